@@ -30,7 +30,12 @@ served for Prometheus as well ([how](../operating.md#monitoring)). This page is 
 | what a read opens | `scan.explain()`, or `anabranch explain` |
 """
 GROUPS = (
-    (JobStatus, "Of a job", "`anabranch run --json`, and `run_jobs` in Python."),
+    (
+        JobStatus,
+        "Of a job",
+        "`anabranch run --json`, and `run_jobs` in Python. In JSON also `time_millis`; `event`, which is `change` or `heartbeat`; and `behind`, by table `snapshots` that "
+        "it has not read and `seconds` since the first of them was made.",
+    ),
     (ConsumerLag, "Of a consumer", "`anabranch consumers`."),
     (Health, "Of a table", "`anabranch health`, and `t.health()`."),
 )

@@ -162,3 +162,46 @@ def test_exit_codes_say_what_happened(cli, monkeypatch, states, code):
     ended = [JobStatus(f"j{n}", "db.t", State(name)) for n, name in enumerate(states.split())]
     monkeypatch.setattr(service, "run", lambda *_, **__: ended)
     cli(CLEAN, code=code)
+
+
+def test_a_quiet_job_is_written_again_after_a_while_with_how_far_it_is_behind(capsys):
+    from anabranch.runtime import Runtime
+    from anabranch.service.job_records import Behind
+    from tests.jobs.test_supervise import Time
+
+    time = Time()
+    runtime = Runtime(clock=time, ids=time, sleeper=time)
+    behind = {"db.raw": Behind(2, 4.5)}
+    idle = JobStatus("a", "db.a", State.RUNNING, 3, 5, activity=Activity.IDLE)
+    over = JobStatus("b", "db.b", State.FAILED)
+    with ShownStatuses(json=True, heartbeat_seconds=10, lag=lambda job: behind, runtime=runtime) as shown:
+        for seconds in (0, 9, 10.5, 12, 20.4, 20.6):
+            time.now = seconds
+            shown.update([idle, over])
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["job"], one["event"]) for one in said] == [
+        *(("a", "change"), ("b", "change")),
+        *(("a", "heartbeat"), ("a", "heartbeat")),
+    ]
+    assert said[-1]["behind"] == {"db.raw": {"snapshots": 2, "seconds": 4.5}}
+    assert (said[-1]["activity"], said[-1]["batch"]) == ("idle", 3)
+
+
+def test_on_a_terminal_a_table_shows_times_that_pass(monkeypatch):
+    from io import StringIO
+
+    from rich.console import Console
+
+    from anabranch.cli import job_statuses
+    from anabranch.runtime import SYSTEM
+    from anabranch.service.job_records import Behind
+
+    screen = StringIO()
+    monkeypatch.setattr(job_statuses, "console", Console(file=screen, force_terminal=True, width=160))
+    done = SYSTEM.clock.now_millis() - 300_000
+    status = JobStatus("a", "db.a", State.RUNNING, 3, 5, 2.5, activity=Activity.IDLE, batch_millis=done)
+    with ShownStatuses(json=False, lag=lambda job: {"db.raw": Behind(7, 130)}) as shown:
+        shown.update([status])
+    text = screen.getvalue()
+    for part in ("running (idle)", "5 min ago", "db.raw: 7 (2 min)"):
+        assert part in text

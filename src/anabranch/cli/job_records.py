@@ -13,7 +13,7 @@ from rich.text import Text
 
 from anabranch.cli import state
 from anabranch.cli.arguments import AsJson
-from anabranch.cli.output import console, say, show_json, show_table
+from anabranch.cli.output import ago, console, late, say, show_json, show_table
 from anabranch.runtime import SYSTEM
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _FAILED, _STUCK, _LATE, _NONE = 1, 6, 7, 8
 _COLUMNS = ("job", "sink", "process", "state", "batch", "last batch", "behind", "rows/s", "restarts", "")
 _STYLES = {"running": "green", "idle": "green", "starting": "yellow", "pausing": "yellow", "held": "yellow"}
-_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 
 
 def register(app: typer.Typer) -> None:
@@ -136,8 +135,8 @@ def _row(one: SeenJob) -> list[str]:
     return [
         *(one.job, one.sink, f"{one.host}:{one.pid}", one.state),
         "" if one.batch is None else str(one.batch),
-        "" if one.batch_millis is None else f"{_ago(one.batch_millis)} ago",
-        ", ".join(f"{name}: {_late(b.snapshots, b.seconds)}" for name, b in one.behind.items()),
+        "" if one.batch_millis is None else f"{ago(one.batch_millis)} ago",
+        late(one.behind),
         "" if one.rows_per_second is None else f"{one.rows_per_second:,.0f}",
         str(one.restarts or ""),
         _error(one),
@@ -156,25 +155,10 @@ def _drawn(found: Sequence[SeenJob]) -> Table:
     return drawn
 
 
-def _late(snapshots: int, seconds: float) -> str:
-    return f"{snapshots:,} ({_span(seconds)})" if snapshots else "0"
-
-
 def _error(one: SeenJob) -> str:
     """Return the failure that a job has not recovered from, or else the newest one with its time."""
     if one.message:
         return one.message + (f" (hint: {one.hint})" if one.hint else "")
     if one.last_error is None or one.last_error_millis is None:
         return ""
-    return f"recovered; {_ago(one.last_error_millis)} ago: {one.last_error}"
-
-
-def _ago(millis: int) -> str:
-    return _span(max(0, SYSTEM.clock.now_millis() - millis) / 1000)
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"recovered; {ago(one.last_error_millis)} ago: {one.last_error}"

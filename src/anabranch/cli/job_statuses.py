@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from anabranch.cli import state
-from anabranch.cli.output import console, say, show_json
-from anabranch.runtime import SYSTEM
+from anabranch.cli.output import ago, console, late, say, show_json
+from anabranch.runtime import SYSTEM, Runtime
 
 if TYPE_CHECKING:
     from anabranch.service.jobs import JobStatus
@@ -30,24 +30,43 @@ _STYLES = {
     "stuck": "red",
 }
 _GIVEN_UP = ("failed", "fenced", "lost")
+_REDRAW_SECONDS = 1.0
+"""How old the times in a table on a terminal may get."""
 
 
 class ShownStatuses:
     """Statuses as they change. What is given up is told at once on standard error."""
 
-    def __init__(self, *, json: bool, tells_failures: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        json: bool,
+        tells_failures: bool = True,
+        heartbeat_seconds: float | None = None,
+        lag: Callable[[str], Mapping[str, Any]] | None = None,
+        runtime: Runtime = SYSTEM,
+    ) -> None:
         """Prepare.
 
         Args:
             json: an object for every change.
             tells_failures: whether jobs that are given up are told on standard error; False if the caller does.
+            heartbeat_seconds: in JSON, a job that nothing was written of for so long is written as it is; None for changes only.
+            lag: returns by table how far a job is behind; None where nobody looks.
+            runtime: clock.
         """
         self.on_closed: Callable[[], None] = lambda: None
         """Called when nobody reads standard output any more."""
         self.is_closed = False
         self._json = json
         self._tells_failures = tells_failures
+        self._heartbeat = heartbeat_seconds
+        self._lag = lag
+        self._runtime = runtime
         self._known: dict[str, JobStatus] = {}
+        self._written: dict[str, float] = {}
+        """By job: when an object of it was written last."""
+        self._drawn_at = 0.0
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not json else None
 
     def __enter__(self) -> ShownStatuses:
@@ -63,9 +82,12 @@ class ShownStatuses:
         """Show all jobs as they are now."""
         before, self._known = self._known, {status.job: status for status in statuses}
         changed = [status for status in statuses if _key(before.get(status.job)) != _key(status)]
-        if not self.is_closed and (changed or self._live is not None):
+        quiet = [status for status in statuses if status not in changed and self._is_due(status)]
+        if not self.is_closed and (changed or quiet or self._live is not None):
             try:
                 self._show(statuses, changed, before)
+                for status in quiet:
+                    self._show_object("heartbeat", status)
                 sys.stdout.flush()
             except BrokenPipeError:
                 self._close()
@@ -74,16 +96,37 @@ class ShownStatuses:
             if status.state.value in _GIVEN_UP and (was is None or was.state is not status.state):
                 _tell(status, json=self._json)
 
+    def _is_due(self, status: JobStatus) -> bool:
+        """Whether a program that reads the objects is to hear that a job is still watched."""
+        if not self._json or self._heartbeat is None or status.state.is_over:
+            return False
+        written = self._written.get(status.job)
+        return written is not None and self._runtime.clock.monotonic() >= written + self._heartbeat
+
+    def _show_object(self, event: str, status: JobStatus) -> None:
+        values: dict[str, Any] = {
+            "time_millis": self._runtime.clock.now_millis(),
+            "event": event,
+            **asdict(status),
+        }
+        if self._lag is not None:
+            values["behind"] = {table: asdict(one) for table, one in self._lag(status.job).items()}
+        self._written[status.job] = self._runtime.clock.monotonic()
+        show_json(values)
+
     def _show(
         self, statuses: Sequence[JobStatus], changed: Sequence[JobStatus], before: dict[str, JobStatus]
     ) -> None:
         if self._live is not None:
-            if [before.get(status.job) for status in statuses] != list(statuses):
-                self._live.update(_drawn(statuses), refresh=True)
+            now = self._runtime.clock.monotonic()
+            is_old = now >= self._drawn_at + _REDRAW_SECONDS
+            if is_old or [before.get(status.job) for status in statuses] != list(statuses):
+                self._drawn_at = now
+                self._live.update(_drawn(statuses, self._lag), refresh=True)
             return
         for status in changed:
             if self._json:
-                show_json({"time_millis": SYSTEM.clock.now_millis(), **asdict(status)})
+                self._show_object("change", status)
             else:
                 say(line_of(status, before.get(status.job)))
 
@@ -137,9 +180,10 @@ def _tell(status: JobStatus, *, json: bool) -> None:
     say(in_verbs(f"Error: job '{status.job}': {status.message}{hint}"), err=True)
 
 
-def _drawn(statuses: Sequence[JobStatus]) -> Table:
+def _drawn(statuses: Sequence[JobStatus], lag: Callable[[str], Mapping[str, Any]] | None) -> Table:
     drawn = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("job", "sink", "state", "batch", "rows", "rows/s", "restarts", ""):
+    about_lag = () if lag is None else ("behind",)
+    for name in ("job", "sink", "state", "batch", "last batch", "rows", "rows/s", *about_lag, "restarts", ""):
         numeric = name in ("batch", "rows", "rows/s", "restarts")
         drawn.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for status in statuses:
@@ -151,7 +195,10 @@ def _drawn(statuses: Sequence[JobStatus]) -> Table:
             message += f"\nhint: {status.hint}"
         drawn.add_row(
             *(status.job, status.sink, Text(what + at, style=_STYLES.get(what, ""))),
-            *("" if value is None else f"{value:,}" for value in (status.batch, status.rows)),
-            *(speed, str(status.restarts or ""), Text(message)),
+            "" if status.batch is None else f"{status.batch:,}",
+            "" if status.batch_millis is None else f"{ago(status.batch_millis)} ago",
+            *("" if status.rows is None else f"{status.rows:,}", speed),
+            *(() if lag is None else (late(lag(status.job)),)),
+            *(str(status.restarts or ""), Text(message)),
         )
     return drawn

@@ -68,6 +68,14 @@ def run(
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop the other jobs when one is given up.")
     ] = False,
+    heartbeat: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="With --json, a job of which nothing was written for so long is written as it is; 0 for changes only.",
+            min=0,
+        ),
+    ] = 10.0,
     metrics: Annotated[
         int | None,
         typer.Option(
@@ -104,6 +112,7 @@ def run(
     another branch took the place of main; 4 another process runs or took one; 5 Spark's JVM is gone; 141 nobody reads standard output.
     """
     from anabranch.service import jobs as service
+    from anabranch.service.job_lag import lags_of
 
     spark = service.Spark(master, settings(conf), loud=state.debug)
     jobs = service.declared(files, job or (), warehouse=state.warehouse, spark=spark)
@@ -126,9 +135,12 @@ def run(
     )
     schedule = service.Schedule(policy=policy, patience_seconds=stop_limit)
     schedule = service.with_trigger(schedule, available_now=available_now, once=once)
-    with ShownStatuses(json=json) as shown, _told_too(metrics, hook) as others:
+    lags = lags_of(state.warehouse)
+    shown = ShownStatuses(json=json, heartbeat_seconds=heartbeat or None, lag=lags.of)
+    with lags.looking(), shown, _told_too(metrics, hook) as others:
 
         def on_status(statuses: Sequence[service.JobStatus]) -> None:
+            lags.note(statuses)
             shown.update(statuses)
             for other in others:
                 other(statuses)

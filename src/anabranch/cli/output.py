@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import Any, Literal, Protocol
@@ -24,6 +24,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from anabranch.cli import state
+from anabranch.runtime import SYSTEM
 
 console = Console(soft_wrap=False)
 
@@ -34,6 +35,7 @@ _COMMAND = re.compile(r"(?m)((?:^|(?<=[`' ])|(?<=: ))anabranch) (?=[a-z][a-z-]+ 
 """The beginning of a command with its verb and an argument."""
 NOBODY_READS = 141
 """Exit code if nobody reads standard output any more; as shells say it of a program that SIGPIPE ended."""
+_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _LINES_AT_ONCE = 10_000
 """Rows in a pipe that are aligned with each other before they are written."""
 _UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -233,6 +235,38 @@ def moment(millis: int | None) -> str:
 def wall_time(millis: int | None) -> str:
     """What a clock on somebody's wall said, as text without a zone; empty for None."""
     return moment(millis).removesuffix("Z")
+
+
+def ago(millis: int) -> str:
+    """How long a moment is past, in one unit, such as ``41 s``."""
+    return _duration(max(0, SYSTEM.clock.now_millis() - millis) / 1000)
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def late(behind: Mapping[str, _Behind]) -> str:
+    """How far somebody is behind tables, such as ``db.raw: 2 (4 s)``."""
+    return ", ".join(
+        f"{name}: {f'{one.snapshots:,} ({_duration(one.seconds)})' if one.snapshots else '0'}"
+        for name, one in behind.items()
+    )
+
+
+class _Behind(Protocol):
+    """How far somebody is behind a table."""
+
+    @property
+    def snapshots(self) -> int: ...
+
+    @property
+    def seconds(self) -> float:
+        """Since the first snapshot that has not been read."""
+        ...
 
 
 def show_document(text: str) -> None:
