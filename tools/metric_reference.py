@@ -33,8 +33,10 @@ GROUPS = (
     (
         JobStatus,
         "Of a job",
-        "`anabranch run --json`, and `run_jobs` in Python. In JSON also `time_millis`; `event`, which is `change` or `heartbeat`; and `behind`, by table `snapshots` that "
-        "it has not read and `seconds` since the first of them was made.",
+        (
+            "`anabranch run --json`, and `run_jobs` in Python. In JSON also `time_millis`; `event`, which is `change` or `heartbeat`; and "
+            "`behind`, by table `snapshots` that it has not read and `seconds` since the first of them was made."
+        ),
     ),
     (ConsumerLag, "Of a consumer", "`anabranch consumers`."),
     (Health, "Of a table", "`anabranch health`, and `t.health()`."),

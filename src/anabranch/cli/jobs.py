@@ -98,6 +98,16 @@ def run(
             "--take-over", help="End the jobs in another process that runs them, after its batch, and go on."
         ),
     ] = False,
+    maintain: Annotated[
+        bool,
+        typer.Option(
+            "--maintain",
+            help="Keep the tables of the jobs within bounds meanwhile: compact, expire, remove orphan files and dead checkpoints.",
+        ),
+    ] = False,
+    maintain_every: Annotated[
+        float, typer.Option(help="Seconds between two rounds of --maintain.", min=1)
+    ] = 900.0,
     master: Annotated[str | None, typer.Option(help="Spark master; this machine if absent.")] = None,
     conf: Conf = None,
     dry_run: DryRun = False,
@@ -113,6 +123,7 @@ def run(
     """
     from anabranch.service import jobs as service
     from anabranch.service.job_lag import lags_of
+    from anabranch.service.keeping import keeping_of
 
     spark = service.Spark(master, settings(conf), loud=state.debug)
     jobs = service.declared(files, job or (), warehouse=state.warehouse, spark=spark)
@@ -137,7 +148,13 @@ def run(
     schedule = service.with_trigger(schedule, available_now=available_now, once=once)
     lags = lags_of(state.warehouse)
     shown = ShownStatuses(json=json, heartbeat_seconds=heartbeat or None, lag=lags.of)
-    with lags.looking(), shown, _told_too(metrics, hook) as others:
+    with ExitStack() as stack:
+        stack.enter_context(lags.looking())
+        stack.enter_context(shown)
+        others = stack.enter_context(_told_too(metrics, hook))
+        if maintain:
+            keeping = keeping_of(state.warehouse, jobs, branch, lambda line: say(line, err=True))
+            stack.enter_context(keeping.kept(maintain_every))
 
         def on_status(statuses: Sequence[service.JobStatus]) -> None:
             lags.note(statuses)

@@ -180,16 +180,26 @@ class JobCheckpoint:
 
 def checkpoints_of(warehouse: str, job: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
     """Return the checkpoints of a job in their default places, of main and of branches, and copies of them."""
+    return _checkpoints(warehouse, lambda name: name == job or name.startswith(f"{job}@"), options)
+
+
+def all_checkpoints(warehouse: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
+    """Return the checkpoints of all jobs in their default places, of main and of branches, and copies of them."""
+    return _checkpoints(warehouse, lambda name: name != _COPIES, options)
+
+
+def _checkpoints(
+    warehouse: str, is_wanted: Callable[[str], bool], options: Mapping[str, str]
+) -> Iterator[JobCheckpoint]:
     storage = open_storage(warehouse, options)
     for root in (FOLDER, f"{FOLDER}/{_COPIES}"):
         for folder in storage.list_folders(root):
-            name = folder.rpartition("/")[2]
-            if name == job or name.startswith(f"{job}@"):
+            if is_wanted(folder.rpartition("/")[2]):
                 inner = [folder] if root == FOLDER else list(storage.list_folders(folder))
                 yield from (opened(f"{_plain(warehouse).rstrip('/')}/{one}", options) for one in inner)
     local = local_root(warehouse)
     for place in sorted(local.glob("*")) if local is not None and local.is_dir() else ():
-        if place.name == job or place.name.startswith(f"{job}@"):
+        if is_wanted(place.name):
             yield opened(str(place), options)
 
 
