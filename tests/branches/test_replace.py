@@ -438,6 +438,16 @@ def test_a_number_that_two_mains_had_is_ambiguous():
     assert ids_of(table.branch("fix").at(3)) == [*BEFORE, 100]
 
 
+def test_a_tag_takes_the_name_that_the_hint_gives_an_ambiguous_number():
+    table = parted(main=2, fix=3)
+    table.replace_main_branch("fix")
+    table.create_tag("third", "main.snapshot.3")
+    assert ids_of(table.at("third")) == [*BEFORE, 100]
+    with pytest.raises(InvalidInputError, match="of a main that was replaced"):
+        table.create_tag("former", "main@1.snapshot.3")
+    assert "former" not in table.tags()
+
+
 # Taking it back
 
 

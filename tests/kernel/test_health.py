@@ -52,12 +52,25 @@ def test_compaction_mends_what_it_was_said_to_mend(options):
     [finding] = state.findings
     assert finding.points == 100 - state.score
     assert finding.command == "anabranch compact db.t", "what a minor compaction leaves is little"
-    assert "compaction would make 1 of 60 files" in str(state)
+    assert "compaction would turn 60 files into 1" in str(state)
     table.compact()
     assert table.health().score > 85
     table.compact(full=True)
     assert table.health().files == state.files_compacted
     assert (table.health().score, table.health().findings) == (100, ())
+
+
+def test_the_command_for_a_main_that_was_a_branch_names_no_branch():
+    table = new_table()
+    table.append(rows(0, 1))
+    table.create_tag("good")
+    table.create_branch("fix", "good")
+    for number in range(60):
+        table.branch("fix").append(rows(number, 1))
+    assert "--branch fix" in str(table.branch("fix").health())
+    table.replace_main_branch("fix")
+    [finding] = table.health().findings
+    assert finding.command == "anabranch compact db.t"
 
 
 def test_a_name_in_a_command_is_a_word_and_never_a_command():

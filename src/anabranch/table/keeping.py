@@ -10,6 +10,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_versions import located
 from anabranch.kernel.log.moment import Moment, newest
 from anabranch.kernel.log.savepoint_log import find_savepoint, is_of, savepoints
 from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
@@ -198,7 +199,13 @@ class Keeping(TableView):
         if version is not None and timestamp is not None:
             raise InvalidInputError("a moment is named either by a snapshot or by a timestamp")
         if version is not None:
-            return resolve(context, version)
+            place, version = located(context, version)
+            if place.branch_uuid != context.branch_uuid:
+                raise InvalidInputError(
+                    f"a tag of main cannot name '{version}' of a main that was replaced",
+                    hint=f"name it on that branch: `anabranch create-tag '{context.name}$branch_main@N'`.",
+                )
+            return resolve(place, version)
         if timestamp is not None:
             return at_time(context, to_millis(timestamp))
         return self._pinned or newest(context)

@@ -217,7 +217,7 @@ def _small_files(
     does_most = minor.files_before - minor.files_after >= 0.5 * too_many
     left = len(live) - too_many
     points = round(_SMALL_FILE_POINTS * too_many / len(live) * min(1.0, too_many / _MANY_FILES))
-    why = f"compaction would make {left:,} of {len(live):,} files"
+    why = f"compaction would turn {len(live):,} files into {left:,}"
     if WRITE_ONLY.of(options):
         why += "; with write-only, the jobs that write leave it to another one"
     yield Finding(
@@ -303,7 +303,8 @@ def _tiny_partitions(partitions: pl.DataFrame, options: Mapping[str, str]) -> It
 
 
 def _command(context: TableContext, verb: str, *flags: str) -> str:
-    branch = [] if context.branch is None else ["--branch", context.branch]
+    is_main = context.branch is None or context.main_generation is not None
+    branch = [] if is_main else ["--branch", str(context.branch)]
     return command_line(verb, context.name, *flags, *branch)
 
 
