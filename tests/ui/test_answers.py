@@ -9,6 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.ui.answers import ANSWERS
+from anabranch.ui.cells import to_json
 from tests.ui import shop
 from tests.ui.client import Client
 
@@ -346,3 +347,28 @@ def test_changes_are_told_while_one_looks(tmp_path):
         told = next(line for line in lines if line.startswith(b"data: "))
         assert json.loads(told.removeprefix(b"data: "))["changed"] == ["db.t"]
         connection.close()
+
+
+def test_a_running_job_tells_its_state_and_how_far_it_is_behind(tmp_path):
+    from anabranch.jobs.board import Board
+    from anabranch.jobs.lease import Wanted, take
+    from anabranch.jobs.status import Activity, JobStatus, State
+    from anabranch.storage.open import open_storage
+    from anabranch.ui.asked import Asked
+    from anabranch.ui.site import Site
+    from tests.support.tables import make_table, rows
+
+    table = make_table(tmp_path / "w")
+    for number in range(5):
+        table.append(rows(number, 1))
+    site = Site(anabranch.connect(str(tmp_path / "w")), warehouse="w")
+    leases = take(Board(open_storage(site.lake.url)), [Wanted("clean", "clean", "db.clean")])
+    status = JobStatus("clean", "db.clean", State.RUNNING, batch=7, activity=Activity.IDLE, read={"db.t": 2})
+    leases.note([status])
+    leases.beat()
+    try:
+        [told] = json.loads(to_json(ANSWERS["running"](site, Asked(()))))
+    finally:
+        leases.release()
+    assert (told["job"], told["state"], told["batch"]) == ("clean", "idle", 7)
+    assert told["behind"]["db.t"]["snapshots"] == 3

@@ -76,7 +76,7 @@ def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
         seen.get_by_role("status").filter(has_text="running").wait_for()
         seen.wait_for_timeout(8_000)
         os.kill(server.site.actions.process_id, signal.SIGKILL)
-        seen.get_by_text("Start it again below").wait_for()
+        seen.get_by_text("Start it again").wait_for()
         assert values(spoilt) == wrong
 
         seen.get_by_label("Yes, change main of 2 tables: db.orders, db.clean").check()

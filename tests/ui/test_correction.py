@@ -44,6 +44,24 @@ def test_the_plan_names_every_table_that_changes(acting):
     assert found["command"].startswith("anabranch correct shop.orders --from-tag good --run --jobs ")
 
 
+def test_the_last_right_snapshot_gets_a_tag_only_with_leave(acting, page, warehouse):
+    """Of main as it is now: its snapshot 10 is another one than that of the main before."""
+    import anabranch
+
+    body = {"what": "tag", "table": "shop.orders", "tag": "before-11", "snapshot": 10}
+    assert post(Client(page), body)[0] == 400
+    assert post(acting, body) == (200, {"name": "before-11", "snapshot": 10})
+    table = anabranch.connect(str(warehouse)).table("shop.orders")
+    try:
+        assert set(table.at("before-11").scan("id > 79").to_arrow()["note"].to_pylist()) == {"corrected"}
+        assert post(acting, body)[0] == 409
+        for wrong in ({"snapshot": 99}, {"snapshot": True}, {"snapshot": "10"}, {"tag": 5}, {"table": "no.such"}):
+            assert post(acting, {**body, "tag": "other", **wrong})[0] in (400, 404), wrong
+    finally:
+        table.delete_tag("before-11")
+    assert table.tags() == ["good"]
+
+
 def test_a_page_that_only_shows_acts_on_nothing(page):
     client = Client(page)
     status, said = post(

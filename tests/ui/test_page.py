@@ -36,7 +36,7 @@ TOLD = {
     "compare": "in cents",
     "lineage": "ingest-orders",
     "impact": "shop.revenue",
-    "correct": "are taken out",
+    "correct": "Taken out",
     "nothing": "does not exist",
     "empty": "Nothing was ever written",
 }

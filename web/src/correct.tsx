@@ -2,8 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { act, ask, report, useAsk, type Failure } from "./api";
-import { ago, command, number, plural, ranges, span, time } from "./format";
-import { Badge, Card, Command, Problem, Shown } from "./parts";
+import { ago, capital, clock, command, number, plural, snapshots, span, time } from "./format";
+import { Badge, Card, Command, Problem, Waiting } from "./parts";
 import { go, to } from "./route";
 import type { About, Correcting, Lake, Progress, Step, TableFacts } from "./types";
 
@@ -22,80 +22,124 @@ export function CorrectView({ given, about, now }: { given: URLSearchParams; abo
     return () => { stopped = true; clearTimeout(timer); };
   }, [running]);
   const started = (found: Progress | null): void => setProgress(found);
+  const plan = useAsk<Correcting>(table && tag ? "correction" : null, { table, tag }, turn);
+  const [last, setLast] = useState<{ key: string; value: Correcting } | null>(null);
+  useEffect(() => { if (plan.value) setLast({ key: `${table} ${tag}`, value: plan.value }); }, [plan.value]);
+  const found = plan.value ?? (last?.key === `${table} ${tag}` ? last.value : null);
+  const mine = progress !== null && progress.table === table && progress.tag === tag;
+  const published = found !== null && found.plan.done && found.undo !== null;
+  const run = progress && <Run progress={progress} now={now} started={started} />;
   return (
     <>
       <header class="head"><h1>Correct a table</h1></header>
-      <p class="lead">Branches of a wrong table, and of all that was made from it, begin where it was right; the corrected jobs write them anew; and one write puts them all in the place of main. Readers see all of it, or nothing.</p>
-      <Choose table={table} tag={tag} />
-      {progress && <Run progress={progress} now={now} started={started} />}
-      {table && tag && <Plan table={table} tag={tag} about={about} version={turn} running={running} started={started} />}
+      <p class="lead">Branches of the wrong table, and of every table made from it, begin where it was right. The corrected jobs write them again, and one write makes all of them main. Readers see all old rows or all new ones.</p>
+      <Stepper now={!table || !tag ? 0 : published && !running ? 3 : running || mine ? 2 : found ? 2 : 1} />
+      {progress && !mine && run}
+      <Choose table={table} tag={tag} wrong={Number(given.get("wrong")) || null} about={about} />
+      {table && tag && (plan.failure ? <Problem failure={plan.failure} /> : !found ? <Waiting /> : <Plan found={found} table={table} tag={tag} about={about} running={running} started={started} progress={mine ? run : null} />)}
     </>
   );
 }
 
+const STEPS = ["What is wrong", "What it reached", "Correct and publish", "Published"];
+
+function Stepper({ now }: { now: number }) {
+  return <ol class="stepper" aria-label="Steps of a correction">{STEPS.map((name, i) => <li key={name} class={i < now ? "past" : ""} aria-current={i === now ? "step" : undefined}><i aria-hidden="true">{i < now ? "✓" : i + 1}</i>{name}</li>)}</ol>;
+}
+
 /** What is wrong, and up to which tag it is right. */
-function Choose({ table, tag }: { table: string | null; tag: string | null }) {
+function Choose({ table, tag, wrong, about }: { table: string | null; tag: string | null; wrong: number | null; about: About }) {
   const lake = useAsk<Lake>("lake");
   const [text, set] = useState(table ?? "");
   useEffect(() => set(table ?? ""), [table]);
   const facts = useAsk<TableFacts>(table && !report ? "table" : null, { table });
   if (report) return <Card title="1. What is wrong"><p><b>{table}</b> is right up to the tag <Badge kind="tag">{tag}</Badge>.</p></Card>;
+  const tags = facts.value?.tags ?? [], before = wrong === null ? null : [...tags].filter(one => one.snapshot < wrong).sort((a, b) => b.snapshot - a.snapshot)[0];
   return (
     <Card title="1. What is wrong">
       <form class="tools" onSubmit={event => { event.preventDefault(); go(to(["correct"], { table: text.trim() })); }}>
         <label>Table <input list="tables" id="search" value={text} onInput={event => set(event.currentTarget.value)} onChange={event => go(to(["correct"], { table: event.currentTarget.value.trim() }))} /></label>
         <datalist id="tables">{lake.value?.tables.map(name => <option key={name} value={name} />)}</datalist>
-        {table && facts.value && <label>Right up to the tag <select value={tag ?? ""} onChange={event => go(to(["correct"], { table, tag: event.currentTarget.value }))}>
+        {table && facts.value && tags.length > 0 && <label>Right up to the tag <select value={tag ?? ""} onChange={event => go(to(["correct"], { table, tag: event.currentTarget.value }))}>
           <option value="">choose one</option>
-          {facts.value.tags.map(one => <option key={one.name} value={one.name}>{`${one.name} (snapshot ${one.snapshot})`}</option>)}
+          {tags.map(one => <option key={one.name} value={one.name}>{`${one.name} (snapshot ${one.snapshot}, ${clock(one.millis)})`}</option>)}
         </select></label>}
         {!table && <button type="submit">Go on</button>}
       </form>
       {facts.failure && <Problem failure={facts.failure} />}
-      {table && facts.value && !facts.value.tags.length && <p class="notice">It has no tag. Name the last right snapshot: <Command text={command("create-tag", table, "--name", "good", "--snapshot", "N")} /></p>}
+      {table && !tag && facts.value && <Name table={table} wrong={wrong} about={about} known={tags.length} />}
+      {table && !tag && before && <p class="links"><a href={to(["correct"], { table, tag: before.name })}>{before.snapshot === wrong! - 1 ? `Tag ${before.name} names snapshot ${before.snapshot} already: go on from there` : `Or go on from tag ${before.name}, which is earlier: snapshot ${before.snapshot}`}</a></p>}
       {table && tag && <p class="links"><a href={to(["table", table], { tab: "compare", left: `main@${tag}`, right: "main", rows: true })}>What came after {tag}</a><a href={to(["lineage"], { table })}>Its lineage</a></p>}
     </Card>
   );
 }
 
-interface PlanProps { table: string; tag: string; about: About; version: number; running: boolean; started: (found: Progress | null) => void }
-
-function Plan({ table, tag, about, version, running, started }: PlanProps) {
-  const asked = useAsk<Correcting>("correction", { table, tag }, version);
+/** Names the last right snapshot with a tag, from which the correction begins. */
+function Name({ table, wrong, about, known }: { table: string; wrong: number | null; about: About; known: number }) {
+  const [text, set] = useState(wrong === null ? "" : String(wrong));
+  useEffect(() => set(wrong === null ? "" : String(wrong)), [wrong]);
+  const [failure, fail] = useState<Failure | null>(null);
+  const first = Number(text), valid = Number.isInteger(first) && first > 1, tag = `before-${first}`;
+  const create = (event: Event): void => {
+    event.preventDefault();
+    fail(null);
+    act<Tagged>("act", { what: "tag", table, tag, snapshot: first - 1 }).then(made => go(to(["correct"], { table, tag: made.name })), fail);
+  };
   return (
-    <Shown asked={asked}>{found => <>
-      <Card title="2. What it reached" aside={!found.plan.done && <small class="muted">{plural(found.plan.steps.length, "table")} to correct</small>}>
-        {found.plan.warnings.map(text => <p key={text} class="notice">{text}</p>)}
-        {found.plan.done ? <p class="empty">Nothing is left to correct: the table has nothing after tag {tag}, or its correction is main already.</p> : <>
-          <p>Snapshots {found.plan.taken_out.map((one, i) => `${ranges([one])} of ${found.plan.taken_from[i]}`).join(", ")} are taken out.{found.plan.took_millis !== null && ` What is made again took ${span(found.plan.took_millis)} the first time.`}</p>
-          <ol class="steps">{found.plan.steps.map(step => <Told key={step.table} step={step} />)}</ol>
+    <>
+      <p class="muted">{known ? "No tag fits?" : "It has no tag yet."} Find the first wrong snapshot in <a href={to(["table", table], { tab: "history" })}>its history</a>; the one before it gets a tag.</p>
+      <form class="tools" onSubmit={create}>
+        <label>First wrong snapshot <input inputMode="numeric" class="short" value={text} onInput={event => set(event.currentTarget.value)} /></label>
+        {about.actions && <button type="submit" disabled={!valid}>{valid ? `Tag snapshot ${first - 1} as ${tag}` : "Tag the one before it"}</button>}
+        {!about.actions && valid && <Command text={command("create-tag", table, "--name", tag, "--snapshot", String(first - 1))} />}
+      </form>
+      {failure && <Problem failure={failure} />}
+    </>
+  );
+}
+
+interface Tagged { name: string; snapshot: number }
+
+interface PlanProps { found: Correcting; table: string; tag: string; about: About; running: boolean; started: (found: Progress | null) => void; progress: ComponentChildren }
+
+function Plan({ found, table, tag, about, running, started, progress }: PlanProps) {
+  const { plan, undo } = found;
+  return (
+    <>
+      <Card title="2. What it reached" aside={!plan.done && <small class="muted">{plural(plan.steps.length, "table")} to correct</small>}>
+        {plan.warnings.map(text => <p key={text} class="notice">{capital(text)}</p>)}
+        {plan.done ? <p class="empty">Nothing is left to correct: the table has nothing after tag {tag}, or its correction is main already.</p> : <>
+          <p>Taken out: {plan.taken_out.map((one, i) => `${snapshots([one])} of ${plan.taken_from[i]}`).join(", ")}.{plan.took_millis !== null && ` Making the rest again took ${span(plan.took_millis)} the first time.`}</p>
+          <ol class="steps">{plan.steps.map(step => <Told key={step.table} step={step} />)}</ol>
         </>}
-        {found.plan.beside.length > 0 && <p class="notice">Spoilt too, and left as they are: {found.plan.beside.join(", ")}</p>}
+        {plan.beside.length > 0 && <p class="notice">Spoilt too, and left as they are: {plan.beside.join(", ")}</p>}
       </Card>
-      {!found.plan.done && (
+      {!plan.done && (
         <Card title="3. Correct and publish">
-          {!about.actions ? <><p>This page only shows. In a terminal:</p><Command text={found.command} /><p class="muted">Or start the page with <code>--allow-actions --jobs FILE</code>.</p></> :
+          {!about.actions ? <><p>This page was started to look only. In a terminal:</p><Command text={found.command} /><p class="muted">Or start the page with <code>--allow-actions --jobs FILE</code>.</p></> :
             !about.jobs.length ? <p class="notice">No file of corrected jobs was named with the server: start it with <code>anabranch ui --allow-actions --jobs FILE</code>.</p> :
             <Confirm what="run" title="Correct and publish" table={table} tag={tag} tables={found.tables} running={running} started={started}>
-              With the jobs of {about.jobs.join(", ")}{about.checks.length > 0 && <>, checked by {about.checks.join(", ")}</>}, this puts a branch called <Badge kind="branch">{found.plan.name}</Badge> in the place of main of
+              The jobs of {about.jobs.join(", ")} write to branches called <Badge kind="branch">{plan.name}</Badge>{about.checks.length > 0 && <>; the checks of {about.checks.join(", ")} must pass</>}. Then the branches become main of
             </Confirm>}
         </Card>
       )}
-      {found.undo && about.actions && (
-        <Card title="Take it back">
-          <Confirm what="undo" title="Take it back" table={table} tag={tag} tables={found.undo.tables} running={running} started={started}>
-            Correction {found.undo.number} is published. This makes the former mains main again, of
-          </Confirm>
+      {progress}
+      {undo && plan.done && (
+        <Card title="4. Published">
+          <p>Correction {undo.number} is main of {undo.tables.map((name, i) => <>{i > 0 && ", "}<a href={to(["table", name], { tab: "branches" })}>{name}</a></>)}. <a href={to(["table", table], { tab: "compare", left: `main@${tag}`, right: "main", rows: true })}>What came after {tag} now</a></p>
+          {about.actions ? <Confirm what="undo" title="Take it back" table={table} tag={tag} tables={undo.tables} running={running} started={started}>
+            If it is not what you wanted, the former mains become main again, of
+          </Confirm> : <Command text={command("correct", table, "--from-tag", tag, "--undo")} />}
         </Card>
       )}
-    </>}</Shown>
+    </>
   );
 }
 
 function Told({ step }: { step: Step }) {
   return (
     <li>
-      <b>{step.table}</b> <span class="muted">{step.bad.length ? `snapshots ${ranges(step.bad)} are spoilt; ` : ""}{step.is_empty ? "begins empty" : step.fork === null ? "cannot begin again" : `begins again after snapshot ${step.fork}`}; {plural(step.anew, "commit")}, {plural(step.rows, "row")} made again</span>
+      <b>{step.table}</b> <span class="muted">{step.bad.length ? `${snapshots(step.bad)} spoilt; ` : ""}{step.is_empty ? "begins empty" : step.fork === null ? "cannot begin again" : `begins again after snapshot ${step.fork}`}; {plural(step.anew, "commit")}{step.rows > 0 && ` with ${plural(step.rows, "row")}`} to make again</span>
       {step.is_there && <Badge kind="good">begun</Badge>}
       {step.jobs.map(job => <div key={job.job}>job <b>{job.job}</b> <span class="muted">from {job.sources.map(source => `${source.name} ${source.begins}`).join(", ")}{job.state && `; state: ${job.state}`}</span>{job.notices.map(text => <p key={text} class="notice">{text}</p>)}</div>)}
       {step.problems.map(text => <p key={text} class="notice">By hand: {text}</p>)}
@@ -122,6 +166,13 @@ function Confirm({ what, title, table, tag, tables, running, started, children }
   );
 }
 
+/** How far one table is, by what the command said of it. */
+function stateOf(table: string, progress: Progress): [string, string] {
+  if (progress.exit === 0) return ["good", progress.what === "undo" ? "as it was" : "published"];
+  const own = progress.lines.filter(line => line.startsWith(`${table}: `)), last = own[own.length - 1]?.slice(table.length + 2);
+  return last === undefined ? ["", "waits"] : ["fair", last];
+}
+
 function Run({ progress, now, started }: { progress: Progress; now: number; started: (found: Progress | null) => void }) {
   const running = progress.exit === null;
   const log = useRef<HTMLPreElement>(null);
@@ -133,10 +184,11 @@ function Run({ progress, now, started }: { progress: Progress; now: number; star
   const state = running ? (progress.stopped ? "stopping" : "running") : progress.exit === 0 ? "done" : progress.stopped ? "stopped" : `ended with ${progress.exit}`;
   return (
     <Card title={`${title} ${progress.table} from ${progress.tag}`} aside={<span role="status"><Badge kind={kind}>{state}</Badge></span>}>
+      <ul class="plain states">{progress.tables.map(name => { const [kind, said] = stateOf(name, progress); return <li key={name}><b>{name}</b> <Badge kind={kind}>{said}</Badge></li>; })}</ul>
       <p class="muted">Begun <span title={time(progress.millis)}>{ago(progress.millis, Math.max(now, progress.millis))}</span>, {number(progress.lines.length)} lines.</p>
       <pre ref={log} class="log" tabIndex={0} aria-label="What it says">{progress.lines.join("\n") || "…"}</pre>
       {running && <button type="button" onClick={stop}>{progress.stopped ? "Kill it" : "Stop"}</button>}
-      {!running && progress.exit !== 0 && progress.what === "run" && <p>What was done stays. Start it again below: it goes on where it was.</p>}
+      {!running && progress.exit !== 0 && progress.what === "run" && <p>What was done stays. Start it again: it goes on where it was.</p>}
       {failure && <Problem failure={failure} />}
     </Card>
   );

@@ -43,3 +43,8 @@ export function span(millis: number): string {
 export const ago = (millis: number, now: number): string => (millis > now + 1000 ? `in ${span(millis - now)}` : `${span(now - millis)} ago`);
 
 export const ranges = (found: [number, number][]): string => found.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ");
+
+/** Ids with their word: "snapshot 2", "snapshots 2–4". */
+export const snapshots = (found: [number, number][]): string => `${found.length === 1 && found[0]![0] === found[0]![1] ? "snapshot" : "snapshots"} ${ranges(found)}`;
+
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

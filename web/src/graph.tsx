@@ -1,4 +1,5 @@
 /** Branches, drawn as a git graph draws commits: forks, merges, replacements with their seals, and what was undone. */
+import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useAsk } from "./api";
 import { clock, plural, signed, time } from "./format";
@@ -21,6 +22,7 @@ function Drawing({ graph, place }: { graph: Graph; place: Place }) {
   return (
     <>
       <Card title="Branches" aside={<small class="muted">{open ? plural(open, "branch", "branches") : "no branches"} beside main</small>}>
+        <Keys graph={graph} />
         <Many count={graph.nodes.length} height={HEIGHT} label="Snapshots of all branches, newest first" under={<Lines graph={graph} width={wide} />}>
           {i => <NodeRow graph={graph} node={graph.nodes[i]!} index={i} indent={wide} place={place} />}
         </Many>
@@ -28,6 +30,23 @@ function Drawing({ graph, place }: { graph: Graph; place: Place }) {
       </Card>
       <Log operations={graph.operations} />
     </>
+  );
+}
+
+/** What the signs mean; only those that are drawn. */
+function Keys({ graph }: { graph: Graph }) {
+  const has = (...kinds: string[]): boolean => graph.nodes.some(node => node.from === node.to && kinds.some(kind => kind in node.kinds));
+  const sign = (shape: JSX.Element, means: string) => <span key={means}><svg class="lines inline" width="18" height="16" aria-hidden="true">{shape}</svg>{means}</span>;
+  return (
+    <p class="keys">
+      {sign(<circle class="dot lane-0" cx="9" cy="8" r="5.5" />, "snapshot")}
+      {graph.nodes.some(node => node.from !== node.to) && sign(<rect class="dot fold lane-0" x="4" y="0" width="10" height="16" rx="5" />, "several, folded")}
+      {has("compact", "fence") && sign(<circle class="dot hollow lane-0" cx="9" cy="8" r="5.5" />, "compaction")}
+      {has("merge", "replace") && sign(<circle class="dot lane-0" cx="9" cy="8" r="7" />, "merge")}
+      {has("seal") && sign(<path class="dot seal lane-3" d="M2 8L9 1L16 8L9 15Z" />, "seal: nothing can be written after it")}
+      {graph.links.some(link => link.kind !== "merge") && sign(<path class="link replaced_main" d="M0 8H18" />, "put in the place of main")}
+      {graph.links.some(link => link.undone) && sign(<path class="link replaced_main undone" d="M0 8H18" />, "taken back")}
+    </p>
   );
 }
 
@@ -83,7 +102,7 @@ function NodeRow({ graph, node, index, indent, place }: { graph: Graph; node: Gr
       <span class="name">
         {node.labels.map(label => <Badge key={label.kind + label.name} kind={label.kind}>{label.name}</Badge>)}
         <b>{name}</b> {kinds.join(", ")}
-        {merged.map(link => <Badge key={link.from} kind={link.undone ? "undone" : "replaced"}>{link.kind === "undone" ? "undo" : link.undone ? "replaced main, undone" : "replaced main"}</Badge>)}
+        {merged.map(link => <Badge key={link.from} kind={link.undone ? "undone" : "replaced"}>{link.kind === "undone" ? `${link.branch} is main again` : link.undone ? `${link.branch} replaced main, undone` : `${link.branch} replaced main`}</Badge>)}
         <small class="muted">{clock(node.millis)}{node.job && ` · ${node.job}`}{lane.role !== "main" && ` · ${lane.name}`}</small>
       </span>
       {node.added ? <span class="cell"><b>{signed(node.added)}</b><small>rows</small></span> : null}

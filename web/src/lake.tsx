@@ -1,10 +1,10 @@
 /** The lake: its tables, jobs, and the last corrections. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, report, useAsk, useChanges } from "./api";
-import { ago, bytes, number, plural, short, time } from "./format";
+import { ago, bytes, clock, number, plural, short, span, time } from "./format";
 import { Badge, Card, Health, Many, Problem, Waiting } from "./parts";
 import { to } from "./route";
-import type { Facts, Job, Lake, Lag } from "./types";
+import type { Facts, Job, Lake, Lag, RunningJob } from "./types";
 
 const PORTION = 40, LIST_EVERY = 30_000;
 type Order = "name" | "health" | "size" | "rows" | "fresh";
@@ -26,7 +26,6 @@ function useFacts(names: string[], wanted: string[], version: number, changed: s
     const missing = (): string[] => {
       const found = new Set<string>();
       for (const list of [next.current, every.current]) {
-
         for (const name of list) { if (found.size >= PORTION) break; if (!known.current.has(name)) found.add(name); }
         if (found.size) break;
       }
@@ -119,42 +118,80 @@ function TableRow({ name, facts, now }: { name: string; facts: Facts | undefined
   );
 }
 
+/** What the states of a running job mean for whoever looks. */
+const TONES: Record<string, string> = { running: "good", idle: "good", starting: "fair", pausing: "fair", held: "fair", waiting: "fair", stuck: "replaced", failed: "replaced", lost: "replaced", gone: "replaced", silent: "replaced", fenced: "replaced" };
+const LOOK_EVERY = 10_000, MOST_JOBS = 12;
+
+/** Jobs that run now come first, then those that only left commits. */
 function Jobs({ now, version }: { now: number; version: number }) {
+  const [turn, next] = useState(0);
+  useEffect(() => { if (report) return; const timer = setInterval(() => next(n => n + 1), LOOK_EVERY); return () => clearInterval(timer); }, []);
   const jobs = useAsk<Job[]>("jobs", {}, version);
+  const running = useAsk<RunningJob[]>(report ? null : "running", {}, version + turn).value ?? NONE;
   const [all, setAll] = useState(false);
-  if (!jobs.value) return jobs.failure ? null : <Card title="Jobs"><Waiting /></Card>;
-  if (!jobs.value.length) return null;
-  const shown = all ? jobs.value : jobs.value.slice(0, 12);
+  const rows = useMemo(() => {
+    const found = (jobs.value ?? []).map(job => ({ job: job as Job | null, name: job.name, seen: running.filter(one => one.job === job.name) }));
+    for (const one of running) if (!found.some(row => row.name === one.job)) found.push({ job: null, name: one.job, seen: running.filter(other => other.job === one.job) });
+    return found.sort((a, b) => Number(b.seen.length > 0) - Number(a.seen.length > 0));
+  }, [jobs.value, running]);
+  if (!jobs.value && !rows.length) return jobs.failure ? null : <Card title="Jobs"><Waiting /></Card>;
+  if (!rows.length) return null;
+  const shown = all ? rows : rows.slice(0, MOST_JOBS);
+  const active = running.filter(one => TONES[one.state] === "good" || TONES[one.state] === "fair").length;
   return (
-    <Card title="Jobs" aside={report && !("lineage" in report.data) ? null : <a href={to(["lineage"])}>lineage</a>}>
-      <ul class="plain">
-        {shown.map(job => (
-          <li key={job.name}>
-            <details>
-              <summary>
-                <b>{job.name}</b> <span class="muted">{job.sources.join(", ") || "no known source"} → {job.sinks.join(", ")}</span>
-                <small class="right muted" title={time(job.last_millis)}>{ago(job.last_millis, now)}</small>
-              </summary>
-              <p class="muted">{plural(job.commits, "commit")} since {time(job.first_millis)}{job.code && <>, code <code>{job.code.slice(0, 12)}</code></>}{job.engine && `, on ${job.engine}`}</p>
-              {!report && job.sinks.map(sink => <Lags key={sink} sink={sink} job={job.name} />)}
-            </details>
-          </li>
-        ))}
-      </ul>
-      {jobs.value.length > shown.length && <button type="button" onClick={() => setAll(true)}>Show all {number(jobs.value.length)}</button>}
+    <Card title="Jobs" aside={<span class="muted"><small>{active ? `${number(active)} running` : "none is running"}</small>{report && !("lineage" in report.data) ? null : <> · <a href={to(["lineage"])}>lineage</a></>}</span>}>
+      <ul class="plain">{shown.map(row => <li key={row.name}><JobRow name={row.name} job={row.job} seen={row.seen} now={now} /></li>)}</ul>
+      {rows.length > shown.length && <button type="button" onClick={() => setAll(true)}>Show all {number(rows.length)}</button>}
     </Card>
   );
 }
 
-/** How far a job is behind, which is asked for when somebody looks. */
-function Lags({ sink, job }: { sink: string; job: string }) {
+const NONE: RunningJob[] = [];
+
+function JobRow({ name, job, seen, now }: { name: string; job: Job | null; seen: RunningJob[]; now: number }) {
   const [open, set] = useState(false);
-  const lags = useAsk<Lag[]>(open ? "lags" : null, { table: sink });
-  if (!open) return <button type="button" onClick={() => set(true)}>How far is it behind for {sink}?</button>;
+  return (
+    <details onToggle={event => set(event.currentTarget.open)}>
+      <summary>
+        <b>{name}</b>
+        {seen.map(one => <Badge key={one.sink + one.pid} kind={TONES[one.state] ?? ""} title={one.message ?? undefined}>{one.state}</Badge>)}
+        <span class="muted"> {job ? `${job.sources.join(", ") || "no known source"} → ${job.sinks.join(", ")}` : seen[0] && `→ ${seen[0].sink}`}</span>
+        {seen.some(one => Object.keys(one.behind).length > 0) && <span class="lag">{lagOf(seen)}</span>}
+        {job && <small class="right muted" title={time(job.last_millis)}>{ago(job.last_millis, now)}</small>}
+      </summary>
+      {job && <p class="muted">{plural(job.commits, "commit")} since {clock(job.first_millis)}{job.code && <>, code <code>{job.code.slice(0, 12)}</code></>}{job.engine && `, on ${job.engine}`}</p>}
+      {seen.map(one => <Seen key={one.sink + one.pid} one={one} now={now} />)}
+      {open && !report && !seen.length && job?.sinks.filter(sink => !sink.includes("$branch_")).map(sink => <Lags key={sink} sink={sink} job={name} />)}
+    </details>
+  );
+}
+
+/** The table that a job is furthest behind, in a few words. */
+function lagOf(seen: RunningJob[]): string {
+  const all = seen.flatMap(one => Object.entries(one.behind)), late = all.filter(([, lag]) => lag.snapshots > 0);
+  if (!late.length) return "has read all";
+  const [table, lag] = late.reduce((a, b) => (b[1].seconds > a[1].seconds ? b : a));
+  return `${plural(lag.snapshots, "snapshot")}, ${span(lag.seconds * 1000)} behind ${table}`;
+}
+
+function Seen({ one, now }: { one: RunningJob; now: number }) {
+  const pairs: [string, string | null][] = [
+    ["process", `${one.pid} on ${one.host}, since ${clock(one.since_millis)}`],
+    ["batch", one.batch === null ? null : `${number(one.batch)}${one.batch_millis === null ? "" : `, ended ${ago(one.batch_millis, now)}`}`],
+    ["rows a second", one.rows_per_second === null ? null : number(Math.round(one.rows_per_second))],
+    ["restarts", one.restarts ? number(one.restarts) : null], ["says", one.message], ["do", one.hint], ["last error", one.last_error],
+    ...Object.entries(one.behind).map(([table, lag]): [string, string] => [`behind ${table}`, lag.snapshots ? `${plural(lag.snapshots, "snapshot")}, ${span(lag.seconds * 1000)}` : "nothing"]),
+  ];
+  return <dl class="pairs">{pairs.filter(([, value]) => value).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
+}
+
+/** How far a job that does not run now is behind, which is read when somebody looks. */
+function Lags({ sink, job }: { sink: string; job: string }) {
+  const lags = useAsk<Lag[]>("lags", { table: sink });
   if (lags.failure) return <p class="muted">{lags.failure.message}</p>;
-  const found = lags.value?.find(lag => lag.job === job);
   if (!lags.value) return <Waiting />;
-  return <p>{found ? found.sources.map(source => `${source.name}: ${source.behind === null ? "not known in snapshots" : source.behind === 0 ? "has read all" : `${plural(source.behind, "snapshot")} behind`}`).join("; ") : "Nothing of it is in the newest snapshot."}</p>;
+  const found = lags.value.find(lag => lag.job === job);
+  return <p>{found ? found.sources.map(source => `${source.name}: ${source.behind === null ? "not counted in snapshots" : source.behind === 0 ? "has read all" : `${plural(source.behind, "snapshot")} behind`}`).join("; ") : `Nothing of it is in the newest snapshot of ${sink}.`}</p>;
 }
 
 function Corrections({ lake, now }: { lake: Lake; now: number }) {

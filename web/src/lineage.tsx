@@ -2,7 +2,7 @@
 import dagre from "@dagrejs/dagre";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { report, useAsk, useHistory, type Asked } from "./api";
-import { ago, command, number, plural, ranges, time } from "./format";
+import { ago, capital, command, number, plural, snapshots, time } from "./format";
 import { Badge, Card, Command, Problem, Shown, useWidth } from "./parts";
 import { go, to } from "./route";
 import type { Dataset, Flow, Producer, Trace } from "./types";
@@ -64,15 +64,19 @@ function Explorer({ whole, table, branch, snapshot, given, now }: Props) {
       {name !== null && node === null && <p class="notice">Nothing in the lineage is called “{name}”.</p>}
       {table && node && <Slider table={table} branch={branch} snapshot={snapshot} set={set} now={now} />}
       {trace.failure && <Problem failure={trace.failure} />}
-      <Card title={snapshot && trace.value ? trace.value.question : node ? `Lineage of ${name}` : "All tables and jobs"} aside={<small class="muted">{plural(drawn.datasets.length, "dataset")}, {plural(new Set(drawn.flows.map(flow => flow.job)).size, "job")}</small>}>
+      <Card title={snapshot && trace.value ? capital(trace.value.question) : node ? `Lineage of ${name}` : "All tables and jobs"} aside={<small class="muted">{plural(drawn.datasets.length, "dataset")}, {plural(new Set(drawn.flows.map(flow => flow.job)).size, "job")}</small>}>
+        <Legend kinds={new Set([...drawn.datasets.map(one => one.kind === "table" ? "table" : "source"), ...drawn.flows.map(flow => flow.kind === "merge" ? "merge" : "job")])} isMarked={marked !== null} />
         {tooMany ? <Largest whole={drawn} /> : <Drawing trace={drawn} chosen={node} marked={marked} choose={choose} />}
-        {[...whole.problems, ...(trace.value?.problems ?? [])].map(problem => <p key={problem} class="notice">May be incomplete: {problem}</p>)}
+        {[...new Set([...whole.problems, ...(trace.value?.problems ?? [])])].filter(problem => !saidBelow(problem, trace.value)).map(problem => <p key={problem} class="notice">May be incomplete: {problem}</p>)}
       </Card>
       {trace.value && snapshot && table && <Impact trace={trace} table={table} branch={branch} snapshot={snapshot} direction={direction} />}
       {node && <About whole={whole} id={node} table={table} branch={branch} now={now} snapshot={snapshot} />}
     </>
   );
 }
+
+/** Whether the list of what a snapshot reached says the same. */
+const saidBelow = (problem: string, trace: Trace | null): boolean => trace !== null && trace.unknown.some(one => problem.startsWith(`${one.table}, `) && problem.endsWith(one.reason));
 
 /** The part of the graph that one node reaches. */
 function closure(whole: Trace, node: string | null, way: string): Trace {
@@ -111,7 +115,7 @@ function layout(trace: Trace, marked: Map<string, Dataset> | null): { boxes: Box
   for (const data of trace.datasets) {
     const hit = marked?.get(data.id);
     const [name = "", branch] = data.kind === "table" ? data.name.split("$branch_") : [data.name];
-    const under = [branch && `on ${branch}`, hit?.snapshots.length && `snapshots ${ranges(hit.snapshots)}`].filter(Boolean).join(", ");
+    const under = [branch && `on ${branch}`, hit?.snapshots.length && snapshots(hit.snapshots)].filter(Boolean).join(", ");
     put(data.id, data.kind === "table" ? "table" : "source", name, under);
   }
   for (const flow of trace.flows) {
@@ -139,7 +143,7 @@ function Drawing({ trace, chosen, marked, choose }: { trace: Trace; chosen: stri
   return (
     <div ref={box} class="scroll drawing" tabIndex={0} role="region" aria-label="Graph of tables and jobs, from left to right">
       <svg width={width * scale} height={height * scale} viewBox={`0 0 ${width} ${height}`} role="group" aria-label={`${plural(trace.datasets.length, "dataset")} and the jobs between them`}>
-        <defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="arrow-head" d="M0 0 8 4 0 8z" /></marker></defs>
+        <defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" orient="auto"><path class="arrow-head" d="M0 0 8 4 0 8z" /></marker></defs>
         {arrows.map(arrow => <path key={`${arrow.from}→${arrow.to}`} class={`arrow ${hit(arrow.from) && hit(arrow.to) ? (marked ? "hit" : "") : "dim"}`} d={smooth(arrow.points)} marker-end="url(#head)" />)}
         {boxes.map(box => {
           const name = nameOf(box), open = (): void => { if (name) choose(name); };
@@ -154,6 +158,13 @@ function Drawing({ trace, chosen, marked, choose }: { trace: Trace; chosen: stri
       </svg>
     </div>
   );
+}
+
+const MEANS: [string, string][] = [["table", "table"], ["source", "source outside the lake"], ["job", "job"], ["merge", "merge of a branch"]];
+
+/** What the shapes stand for; only those that are drawn. */
+function Legend({ kinds, isMarked }: { kinds: Set<string>; isMarked: boolean }) {
+  return <p class="keys">{MEANS.filter(([kind]) => kinds.has(kind)).map(([kind, means]) => <span key={kind}><i class={`key ${kind}`} aria-hidden="true" />{means}</span>)}{isMarked && <span><i class="key hit" aria-hidden="true" />holds rows of the chosen snapshot</span>}</p>;
 }
 
 function smooth(points: { x: number; y: number }[]): string {
@@ -208,9 +219,9 @@ function Impact({ trace, table, branch, snapshot, direction }: { trace: Asked<Tr
   return (
     <Card title={direction === "up" ? "What it came from" : "What it reached"}>
       {others.length === 0 ? <p class="empty">Nothing else.</p> : (
-        <ol class="plain">{others.map(one => <li key={one.id}><Badge kind={one.kind === "table" ? "branch" : "tag"}>{one.kind}</Badge> {one.kind === "table" ? <a href={to(["lineage"], { table: one.name.split("$branch_")[0], branch: one.name.split("$branch_")[1] })}>{one.name}</a> : one.name}{one.snapshots.length > 0 && <span class="muted"> snapshots {ranges(one.snapshots)}</span>}</li>)}</ol>
+        <ol class="plain">{others.map(one => <li key={one.id}><Badge kind={one.kind === "table" ? "branch" : "tag"}>{one.kind}</Badge> {one.kind === "table" ? <a href={to(["lineage"], { table: one.name.split("$branch_")[0], branch: one.name.split("$branch_")[1] })}>{one.name}</a> : one.name}{one.snapshots.length > 0 && <span class="muted"> {snapshots(one.snapshots)}</span>}</li>)}</ol>
       )}
-      {found.unknown.map(one => <p key={one.table + one.reason} class="notice">{one.table}, snapshots {ranges(one.snapshots)}, may belong here: {one.reason}</p>)}
+      {found.unknown.map(one => <p key={one.table + one.reason} class="notice">{one.table}, {snapshots(one.snapshots)}, may belong here: {one.reason}</p>)}
       {direction !== "up" && <Command text={command("lineage", "impact", `${named}@${snapshot}`)} />}
     </Card>
   );

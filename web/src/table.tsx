@@ -4,7 +4,7 @@ import { report, useAsk, useChanges, useHistory } from "./api";
 import { Trend } from "./chart";
 import { DiffView } from "./diff";
 import { Files } from "./files";
-import { ago, bytes, number, plural, time } from "./format";
+import { ago, bytes, capital, clock, number, plural, time } from "./format";
 import { GraphView } from "./graph";
 import { Badge, Card, Command, Fact, Grid, Health, Problem, Shown, Waiting } from "./parts";
 import { go, to } from "./route";
@@ -33,7 +33,7 @@ export function TableView({ name, given, now }: { name: string; given: URLSearch
       </header>
       <nav class="tabs" aria-label="Views of the table">
         {TABS.filter(([key]) => !report || tab === key || hasTab(key)).map(([key, title]) => <a key={key} href={href(key)} aria-current={tab === key ? "page" : undefined}>{title}</a>)}
-        {!report && <a href={to(["lineage"], { table: name })}>Lineage</a>}
+        {!report && <><a href={to(["lineage"], { table: name })}>Lineage</a><a href={to(["correct"], { table: name })}>Correct</a></>}
       </nav>
       {asked.failure && <Problem failure={asked.failure} />}
       {!asked.failure && <Tab tab={tab} place={{ table: name, branch, at, version, given, now }} facts={asked.value} />}
@@ -101,7 +101,7 @@ function Overview({ place, facts }: { place: Place; facts: TableFacts }) {
       </dl>
       {health && health.findings.length > 0 && (
         <Card title="What to do">
-          <ul class="plain">{health.findings.map(finding => <li key={finding.why}><Badge kind="fair">−{finding.points}</Badge> {finding.why}{finding.command && <div><Command text={finding.command} /></div>}</li>)}</ul>
+          <ul class="plain">{health.findings.map(finding => <li key={finding.why}><Badge kind="fair">−{finding.points}</Badge> {capital(finding.why)}{finding.command && <div><Command text={finding.command} /></div>}</li>)}</ul>
         </Card>
       )}
       <div class="two">
@@ -109,17 +109,18 @@ function Overview({ place, facts }: { place: Place; facts: TableFacts }) {
         <Card title="Size over time"><Shown asked={sizes}>{found => <Trend label="Size over time" points={found.map(([millis, , size]) => [millis, size] as [number, number])} show={bytes} />}</Shown></Card>
       </div>
       <div class="two">
-        <Card title="Options">
-          {options.length ? <dl class="pairs">{options.map(([key, value]) => <div key={key}><dt><code>{key}</code></dt><dd>{value}</dd></div>)}</dl> : <p class="empty">All options have their defaults.</p>}
+        <Card title="About the table">
           <dl class="pairs">
             <div><dt>partitioned by</dt><dd>{facts.partition_keys.join(", ") || "nothing"}</dd></div>
             {facts.watermark && <div><dt>watermark</dt><dd><code>{facts.watermark}</code></dd></div>}
             <div><dt>location</dt><dd class="break">{facts.location}</dd></div>
             <div><dt>identity</dt><dd class="break"><code>{facts.uuid}</code></dd></div>
           </dl>
+          <h3>Options</h3>
+          {options.length ? <dl class="pairs long">{options.map(([key, value]) => <div key={key}><dt><code>{key}</code></dt><dd>{value}</dd></div>)}</dl> : <p class="empty">All options have their defaults.</p>}
         </Card>
         <Card title="Schema history">
-          <Shown asked={schemas}>{found => <ol class="plain">{found.map(one => <li key={one.id}><b>{one.id}</b> {one.changes.join("; ") || "field ids for a branch"}<small class="right muted">{time(one.millis)}</small></li>)}</ol>}</Shown>
+          <Shown asked={schemas}>{found => <ol class="plain">{found.map(one => <li key={one.id}><b>{one.id}</b> {one.changes.join("; ") || "no change of columns or options"}<small class="right muted" title={time(one.millis)}>{clock(one.millis)}</small></li>)}</ol>}</Shown>
         </Card>
       </div>
       {(facts.tags.length > 0 || facts.savepoints.length > 0) && (

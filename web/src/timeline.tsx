@@ -7,7 +7,7 @@ import { to } from "./route";
 import type { Place } from "./table";
 import type { Line } from "./types";
 
-const HEIGHT = 190, LEFT = 84, RIGHT = 12, LANE = 22, TOP = 12, MOST_MARKS = 300;
+const LEFT = 92, RIGHT = 12, LANE = 24, TOP = 10, AXIS = 26, STRIP = 20, RISE = 34, MOST_MARKS = 300, MOST_PARTS = 400;
 const LANES = ["append", "compact", "overwrite", "merge", "replace", "other"] as const;
 export const laneOf = (kind: string): (typeof LANES)[number] =>
   kind === "append" || kind === "compact" || kind === "overwrite" || kind === "merge" ? kind : kind === "fence" ? "compact" : kind === "analyze" ? "other" : "replace";
@@ -36,6 +36,9 @@ function Chart({ lines, whole, prefix, place, chosen, choose }: { lines: Line[];
   const [zoomed, setZoomed] = useState<Span | null>(null);
   const [from, upTo] = zoomed ?? all;
   const inside = useMemo(() => (zoomed ? lines.filter(line => line.millis >= from && line.millis <= upTo) : lines), [lines, zoomed]);
+  const lanes = useMemo(() => LANES.filter(lane => lines.some(line => laneOf(line.kind) === lane)), [lines]);
+  const hasCode = useMemo(() => lines.some(line => line.job ?? line.code), [lines]), hasWatermark = useMemo(() => lines.some(line => line.watermark !== null), [lines]);
+  const belowLanes = TOP + lanes.length * LANE, belowCode = belowLanes + (hasCode ? STRIP + 8 : 0), bottom = belowCode + (hasWatermark ? RISE + 8 : 0), HEIGHT = bottom + AXIS;
   const across = width - LEFT - RIGHT;
   const x = (millis: number): number => LEFT + ((millis - from) / (upTo - from)) * across;
   const zoom = (factor: number, at = (from + upTo) / 2): void => {
@@ -89,10 +92,12 @@ function Chart({ lines, whole, prefix, place, chosen, choose }: { lines: Line[];
             onPointerDown={event => { drag.current = { at: event.clientX, span: [from, upTo] }; }}
             onPointerMove={event => { const held = drag.current; if (held && event.buttons && Math.abs(event.clientX - held.at) > 4) { const moved = ((held.at - event.clientX) / across) * (held.span[1] - held.span[0]); pan([held.span[0] + moved, held.span[1] + moved]); } }}
             onPointerUp={() => { drag.current = null; }} onPointerLeave={() => { drag.current = null; }}>
-            <Ticks from={from} upTo={upTo} x={x} width={width} />
-            {LANES.map((lane, i) => <text key={lane} class="lane" x={LEFT - 10} y={TOP + i * LANE + 15} text-anchor="end">{lane}</text>)}
-            <Marks inside={inside} x={x} chosen={chosen} choose={choose} onZoom={(a, b) => pan([a, b])} from={from} upTo={upTo} across={across} />
-            {line && line.millis >= from && line.millis <= upTo && <line class="now" x1={x(line.millis)} x2={x(line.millis)} y1={4} y2={HEIGHT - 26} />}
+            <Ticks from={from} upTo={upTo} x={x} width={width} bottom={bottom} />
+            {lanes.map((lane, i) => <text key={lane} class="lane" x={LEFT - 12} y={TOP + i * LANE + 14} text-anchor="end">{lane}</text>)}
+            {hasCode && <><text class="lane" x={LEFT - 12} y={belowLanes + 14} text-anchor="end">job, code</text><Releases inside={inside} x={x} y={belowLanes} end={upTo} /></>}
+            {hasWatermark && <><text class="lane" x={LEFT - 12} y={belowCode + RISE / 2 + 4} text-anchor="end">complete to</text><Watermark inside={inside} x={x} y={belowCode} /></>}
+            <Marks inside={inside} lanes={lanes} x={x} chosen={chosen} choose={choose} onZoom={(a, b) => pan([a, b])} from={from} upTo={upTo} across={across} />
+            {line && line.millis >= from && line.millis <= upTo && <line class="now" x1={x(line.millis)} x2={x(line.millis)} y1={4} y2={bottom} />}
           </svg>
         </div>
       </Card>
@@ -108,16 +113,50 @@ function Chart({ lines, whole, prefix, place, chosen, choose }: { lines: Line[];
   );
 }
 
+/** The job, or whoever committed; the random name that a program without a job gives itself tells nothing. */
+const whoOf = (line: Line): string | null => line.job ?? (/^[0-9a-f]{8}-[0-9a-f-]{27}$/.test(line.user) ? null : line.user);
+
 function SnapshotRow({ line, chosen, choose }: { line: Line; chosen: boolean; choose: (id: number | null) => void }) {
   return (
     <button type="button" class="row" aria-pressed={chosen} onClick={() => choose(chosen ? null : line.id)}>
-      <span class="name"><b>#{line.id}</b> <Badge kind={`kind-${laneOf(line.kind)}`}>{line.kind}</Badge><small class="muted">{clock(line.millis)} · {line.job ?? line.user}{line.code && ` · code ${line.code.slice(0, 8)}`}{line.watermark !== null && ` · complete up to ${clock(line.watermark)}`}</small></span>
+      <span class="name"><b>#{line.id}</b> <Badge kind={`kind-${laneOf(line.kind)}`}>{line.kind}</Badge><small class="muted">{clock(line.millis)}{whoOf(line) && ` · ${whoOf(line)}`}{line.code && ` · code ${line.code.slice(0, 8)}`}{line.watermark !== null && ` · complete up to ${clock(line.watermark)}`}</small></span>
       <span class="cell"><b>{signed(line.added)}</b><small>{short(line.rows ?? 0)} rows</small></span>
     </button>
   );
 }
 
-function Ticks({ from, upTo, x, width }: { from: number; upTo: number; x: (millis: number) => number; width: number }) {
+/** Which job, in which version of its code, wrote when: where the colour changes, a new release began to write. */
+function Releases({ inside, x, y, end }: { inside: Line[]; x: (millis: number) => number; y: number; end: number }) {
+  const parts = useMemo(() => {
+    const found: { job: string | null; code: string | null; from: number; upTo: number; count: number }[] = [];
+    for (let i = inside.length - 1; i >= 0; i--) {
+      const line = inside[i]!, last = found[found.length - 1];
+      if (line.job === null && line.code === null) continue;  // a compaction, or a person's append
+      if (last && last.job === line.job && last.code === line.code) { last.upTo = line.millis; last.count++; } else found.push({ job: line.job, code: line.code, from: line.millis, upTo: line.millis, count: 1 });
+    }
+    return found;
+  }, [inside]);
+  const names = [...new Set(parts.map(part => `${part.job} ${part.code}`))];
+  if (parts.length > MOST_PARTS) return <text class="under" x={LEFT} y={y + 14}>{`${number(parts.length)} turns of ${plural(names.length, "release")}: zoom in`}</text>;
+  return <g>{parts.map((part, i) => {
+    const begin = x(part.from), stop = Math.max(begin + 3, x(parts[i + 1]?.from ?? Math.min(end, part.upTo)) - 1), label = part.code ? part.code.slice(0, 8) : part.job ?? "";
+    const both = part.code && part.job ? `${part.job} · ${label}` : label, room = stop - begin;
+    const text = room > both.length * 7 + 10 ? both : room > label.length * 7 + 10 ? label : "";
+    return <g key={part.from} class={`release release-${names.indexOf(`${part.job} ${part.code}`) % 6}`}><rect x={begin} y={y} width={stop - begin} height={STRIP} rx={4}><title>{`${part.job ?? "no job"}${part.code ? `, code ${part.code}` : ""}: ${plural(part.count, "snapshot")} from ${time(part.from)}`}</title></rect>{text && <text x={begin + 6} y={y + 14}>{text}</text>}</g>;
+  })}</g>;
+}
+
+/** How far event time was complete, as it rose. */
+function Watermark({ inside, x, y }: { inside: Line[]; x: (millis: number) => number; y: number }) {
+  const known = useMemo(() => { const all = inside.filter(line => line.watermark !== null).reverse(); return all.filter((_, i) => i % Math.ceil(all.length / 400) === 0 || i === all.length - 1); }, [inside]);
+  const first = known[0], last = known[known.length - 1];
+  if (!first || !last) return null;
+  const times = known.map(line => line.watermark!), least = Math.min(...times), reach = Math.max(1, Math.max(...times) - least);
+  const at = (line: Line): number => y + RISE - 3 - ((line.watermark! - least) / reach) * (RISE - 6);
+  return <g class="watermark"><path d={known.map((line, i) => (i ? `H${x(line.millis).toFixed(1)}V${at(line).toFixed(1)}` : `M${x(line.millis).toFixed(1)} ${at(line).toFixed(1)}`)).join("")} /><title>{`complete up to ${clock(first.watermark!)} at first, ${clock(last.watermark!)} at last`}</title></g>;
+}
+
+function Ticks({ from, upTo, x, width, bottom }: { from: number; upTo: number; x: (millis: number) => number; width: number; bottom: number }) {
   const room = Math.max(2, Math.floor((width - LEFT) / 110));
   const step = TICKS.find(size => (upTo - from) / size <= room) ?? 100 * YEAR;
   const found: number[] = [];
@@ -126,32 +165,32 @@ function Ticks({ from, upTo, x, width }: { from: number; upTo: number; x: (milli
     const text = new Date(at).toISOString();
     return step < SECOND ? text.slice(14, 23) : step < MINUTE ? text.slice(11, 19) : step < DAY ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(0, 10);
   };
-  return <g aria-hidden="true">{found.map(at => <g key={at}><line class="tick" x1={x(at)} x2={x(at)} y1={TOP} y2={HEIGHT - 34} /><text class="tick-text" x={Math.min(Math.max(x(at), LEFT + 24), width - 46)} y={HEIGHT - 16} text-anchor="middle">{label(at)}</text></g>)}</g>;
+  return <g aria-hidden="true">{found.map(at => <g key={at}><line class="tick" x1={x(at)} x2={x(at)} y1={TOP} y2={bottom} /><text class="tick-text" x={Math.min(Math.max(x(at), LEFT + 24), width - 46)} y={bottom + 17} text-anchor="middle">{label(at)}</text></g>)}</g>;
 }
 
-interface MarksProps { inside: Line[]; x: (millis: number) => number; chosen: number | null; choose: (id: number | null) => void; onZoom: (from: number, upTo: number) => void; from: number; upTo: number; across: number }
+interface MarksProps { inside: Line[]; lanes: readonly string[]; x: (millis: number) => number; chosen: number | null; choose: (id: number | null) => void; onZoom: (from: number, upTo: number) => void; from: number; upTo: number; across: number }
 
 /** Each snapshot as a dot; where there are too many, how many there are, as bars that zoom in. */
-function Marks({ inside, x, chosen, choose, onZoom, from, upTo, across }: MarksProps) {
+function Marks({ inside, lanes, x, chosen, choose, onZoom, from, upTo, across }: MarksProps) {
   const bins = useMemo(() => {
     if (inside.length <= MOST_MARKS) return null;
     const count = Math.max(20, Math.floor(across / 6)), step = (upTo - from) / count;
     const found = new Map<string, { lane: number; bin: number; count: number }>();
     for (const line of inside) {
-      const lane = LANES.indexOf(laneOf(line.kind)), bin = Math.min(count - 1, Math.floor((line.millis - from) / step)), key = `${lane}:${bin}`;
+      const lane = lanes.indexOf(laneOf(line.kind)), bin = Math.min(count - 1, Math.floor((line.millis - from) / step)), key = `${lane}:${bin}`;
       const one = found.get(key);
       if (one) one.count++; else found.set(key, { lane, bin, count: 1 });
     }
     const all = [...found.values()], most = Math.max(...all.map(one => one.count));
     return { all, most, step };
-  }, [inside, from, upTo, across]);
+  }, [inside, lanes, from, upTo, across]);
   if (bins) {
     return <g>{bins.all.map(one => {
       const begin = from + one.bin * bins.step, height = 4 + 14 * (Math.log(one.count + 1) / Math.log(bins.most + 1));
-      return <rect key={`${one.lane}:${one.bin}`} class={`mark kind-${LANES[one.lane]}`} x={x(begin)} width={Math.max(3, x(begin + bins.step) - x(begin) - 1)} y={TOP + one.lane * LANE + 19 - height} height={height} rx={1.5} onClick={() => onZoom(begin - bins.step * 3, begin + bins.step * 4)}><title>{`${plural(one.count, LANES[one.lane]!)} from ${time(Math.round(begin))}`}</title></rect>;
+      return <rect key={`${one.lane}:${one.bin}`} class={`mark kind-${lanes[one.lane]}`} x={x(begin)} width={Math.max(3, x(begin + bins.step) - x(begin) - 1)} y={TOP + one.lane * LANE + 19 - height} height={height} rx={1.5} onClick={() => onZoom(begin - bins.step * 3, begin + bins.step * 4)}><title>{`${plural(one.count, lanes[one.lane]!)} from ${time(Math.round(begin))}`}</title></rect>;
     })}</g>;
   }
-  return <g>{inside.map(line => <circle key={line.stamp} class={`mark kind-${laneOf(line.kind)} ${line.id === chosen ? "chosen" : ""}`} cx={x(line.millis)} cy={TOP + LANES.indexOf(laneOf(line.kind)) * LANE + 10} r={line.id === chosen ? 7 : 5} onClick={() => choose(line.id === chosen ? null : line.id)}><title>{`#${line.id} ${line.kind}, ${time(line.millis)}, ${signed(line.added)} rows`}</title></circle>)}</g>;
+  return <g>{inside.map(line => <circle key={line.stamp} class={`mark kind-${laneOf(line.kind)} ${line.id === chosen ? "chosen" : ""}`} cx={x(line.millis)} cy={TOP + lanes.indexOf(laneOf(line.kind)) * LANE + 10} r={line.id === chosen ? 7 : 5} onClick={() => choose(line.id === chosen ? null : line.id)}><title>{`#${line.id} ${line.kind}, ${time(line.millis)}, ${signed(line.added)} rows`}</title></circle>)}</g>;
 }
 
 function Detail({ line, prefix, place, close }: { line: Line; prefix: string; place: Place; close: () => void }) {
@@ -170,6 +209,7 @@ function Detail({ line, prefix, place, close }: { line: Line; prefix: string; pl
           <a href={to(["table", place.table], { tab: "rows", branch: place.branch, at })}>Rows at it</a>
           {line.id > 1 && <a href={to(["table", place.table], { tab: "compare", left: `${side}@${prefix}${line.id - 1}`, right: `${side}@${at}` })}>What it changed</a>}
           <a href={to(["lineage"], { table: place.table, branch: place.branch, snapshot: named_at })}>Where its rows went</a>
+          {!place.branch && line.id > 1 && <a href={to(["correct"], { table: place.table, wrong: line.id })}>Wrong from here on? Correct it</a>}
         </p>
         <Command text={command("lineage", "impact", `${named}@${named_at}`)} />
         <details><summary>Everything it says</summary><Shown asked={all}>{found => <pre tabIndex={0}>{JSON.stringify(found, null, 2)}</pre>}</Shown></details>

@@ -20,6 +20,11 @@ export interface Job {
   name: string; engine: string; run: string | null; code: string | null; sources: string[]; sinks: string[];
   commits: number; first_millis: number; last_millis: number; problems: string[];
 }
+export interface RunningJob {
+  job: string; sink: string; host: string; pid: number; since_millis: number; state: string; batch: number | null; batch_millis: number | null;
+  rows_per_second: number | null; restarts: number; behind: Record<string, { snapshots: number; seconds: number }>;
+  message: string | null; hint: string | null; last_error: string | null;
+}
 export interface Lag { job: string; commit: number; sources: { kind: string; name: string; behind: number | null }[]; problems: string[] }
 export interface Column {
   id: number; name: string; type: string; nullable: boolean; partition: boolean; comment: string | null; default: string | null;
@@ -74,7 +79,7 @@ export interface Correcting {
   plan: { table: string; taken_out: [number, number][]; taken_from: string[]; steps: Step[]; beside: string[]; warnings: string[]; name: string; done: boolean; took_millis: number | null };
   tables: string[]; told: string[]; undo: { number: number; tables: string[] } | null; command: string;
 }
-export interface Progress { what: string; table: string; tag: string; millis: number; lines: string[]; exit: number | null; stopped: boolean }
+export interface Progress { what: string; table: string; tag: string; millis: number; tables: string[]; lines: string[]; exit: number | null; stopped: boolean }
 export interface Producer {
   table: string; snapshot: number; time_millis: number; kind: string; problems: string[];
   entry: { job: string; run: string | null; code: string | null; columns?: Record<string, string[]>; inputs: Record<string, unknown>[] } | null;

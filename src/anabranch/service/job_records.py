@@ -67,13 +67,21 @@ class SeenJob:
 def board_of(warehouse: str, runtime: Runtime = SYSTEM) -> tuple[Lake, Board]:
     """Open the records of a warehouse."""
     lake = connect(warehouse)
-    return lake, Board(open_storage(lake.url, lake.storage_options), runtime)
+    return lake, _board(lake, runtime)
+
+
+def _board(lake: Lake, runtime: Runtime) -> Board:
+    return Board(open_storage(lake.url, lake.storage_options), runtime)
 
 
 def jobs_of_warehouse(warehouse: str, runtime: Runtime = SYSTEM) -> list[SeenJob]:
     """Return the jobs of a warehouse by name: those that run, and those that were over in the last week."""
-    lake, board = board_of(warehouse, runtime)
-    return [_seen(record, lake, runtime) for record in board.all()]
+    return jobs_of_lake(connect(warehouse), runtime)
+
+
+def jobs_of_lake(lake: Lake, runtime: Runtime = SYSTEM) -> list[SeenJob]:
+    """Return the jobs of an open lake, as `jobs_of_warehouse` does."""
+    return [_seen(record, lake, runtime) for record in _board(lake, runtime).all()]
 
 
 def _seen(record: JobRecord, lake: Lake, runtime: Runtime) -> SeenJob:

@@ -25,6 +25,8 @@ class Running:
     tag: str
     process: subprocess.Popen[str]
     millis: int
+    tables: Sequence[str] = ()
+    """Those whose main it changes, as the person confirmed them."""
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_LINES))
     stops: int = 0
 
@@ -35,6 +37,7 @@ class Running:
             "table": self.table,
             "tag": self.tag,
             "millis": self.millis,
+            "tables": list(self.tables),
             "lines": list(self.lines),
             "exit": self.process.poll(),
             "stopped": self.stops > 0,
@@ -58,8 +61,10 @@ class Actions:
         """Return how the last command stands; None if there was none."""
         return None if self._last is None else self._last.told()
 
-    def start(self, words: Sequence[str], what: str, table: str, tag: str, millis: int) -> dict[str, Any]:
-        """Start a command line that does something with a table. Raises `CommitConflictError` if one is running."""
+    def start(
+        self, words: Sequence[str], what: str, table: str, tag: str, *, tables: Sequence[str], millis: int
+    ) -> dict[str, Any]:
+        """Start a command line that does something with tables. Raises `CommitConflictError` if one is running."""
         with self._lock:
             if self._last is not None and self._last.process.poll() is None:
                 raise CommitConflictError(
@@ -74,7 +79,7 @@ class Actions:
                 encoding="utf-8",
                 errors="replace",
             )
-            self._last = Running(what, table, tag, process, millis)
+            self._last = Running(what, table, tag, process, millis, tuple(tables))
             threading.Thread(target=_listen, args=(self._last,), daemon=True).start()
             return self._last.told()
 

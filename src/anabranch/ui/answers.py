@@ -16,6 +16,7 @@ ANSWERS: Final[Mapping[str, Answer]] = {
     "lake": lake_view.lake,
     "facts": lake_view.facts,
     "lags": lake_view.lags,
+    "running": lake_view.running,
     "jobs": lineage_view.all_jobs,
     "table": table_view.table,
     "health": table_view.health,

@@ -6,11 +6,13 @@ on where it was. The page may only start it with the files of jobs and checks th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch import CommitConflictError, InvalidInputError, Lake
 from anabranch.ui.actions import command
 from anabranch.ui.asked import Asked
+from anabranch.ui.history import snapshot_prefix
 from anabranch.ui.site import Site
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ def act(site: Site, asked: Asked) -> dict[str, Any] | None:
     body = asked.body
     if body.get("what") == "stop":
         return site.actions.stop()
+    if body.get("what") == "tag":
+        return _create_tag(site, body)
     what, table, tag, confirmed = (body.get(key) for key in ("what", "table", "tag", "tables"))
     if what not in WHAT or not isinstance(table, str) or not isinstance(tag, str) or "\x00" in table + tag:
         raise InvalidInputError("the request does not say what to do with which table")
@@ -77,7 +81,18 @@ def act(site: Site, asked: Asked) -> dict[str, Any] | None:
             f"this changes {', '.join(changed)}, which is not what was confirmed", hint="look at it again."
         )
     words = command(site.warehouse, what, table, tag, jobs=site.jobs, checks=site.checks)
-    return site.actions.start(words, what, table, tag, site.now)
+    return site.actions.start(words, what, table, tag, tables=changed, millis=site.now)
+
+
+def _create_tag(site: Site, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Name the last right snapshot of a table. Changes no row and no main."""
+    table, name, snapshot = (body.get(key) for key in ("table", "tag", "snapshot"))
+    is_number = isinstance(snapshot, int) and not isinstance(snapshot, bool) and snapshot > 0
+    if not isinstance(table, str) or not isinstance(name, str) or not is_number:
+        raise InvalidInputError("the request does not say which snapshot of which table to name")
+    view = site.open(table)
+    tag = view.create_tag(name, f"{snapshot_prefix(view)}{snapshot}")
+    return {"name": tag.name, "snapshot": tag.snapshot.id}
 
 
 def _last_group(lake: Lake, table: str) -> GroupInfo | None:

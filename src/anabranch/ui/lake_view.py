@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from anabranch import AnabranchError, Table, __version__
-from anabranch.service.job_records import behind
+from anabranch.service.job_records import behind, jobs_of_lake
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import line_of
 from anabranch.ui.lineage_view import lineage_of, reading
@@ -77,6 +77,13 @@ def _read_facts(table: Table) -> dict[str, Any]:
         "head": None if snapshot is None else line_of(snapshot)._asdict(),
         "branches": table.branches(),
     }
+
+
+def running(site: Site, asked: Asked) -> list[dict[str, Any]]:
+    """Return the jobs that a process runs, or ran in the last week: how each stands, and how far it is behind its tables."""
+    return site.kept_lately(
+        "running", lambda: [asdict(one) for one in jobs_of_lake(site.lake, site.runtime)], seconds=5.0
+    )
 
 
 def lags(site: Site, asked: Asked) -> list[dict[str, Any]]:

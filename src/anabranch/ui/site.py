@@ -97,9 +97,9 @@ class Site:
         """Return what is read of a snapshot, which never changes; the key holds its stamp."""
         return self.kept.get(key, make)
 
-    def kept_lately(self, key: Hashable, make: Callable[[], T]) -> T:
+    def kept_lately(self, key: Hashable, make: Callable[[], T], *, seconds: float = LATELY_SECONDS) -> T:
         """Return what also changes without a new snapshot, by expiry, a lost file or time: as it was a few seconds ago."""
-        return self.kept.get((key, int(self.runtime.clock.monotonic() / LATELY_SECONDS)), make)
+        return self.kept.get((key, int(self.runtime.clock.monotonic() / seconds)), make)
 
     @property
     def now(self) -> int:
