@@ -42,6 +42,19 @@ def lake(tmp_path):
         ("SELECT id FROM db.t$branch_fix ORDER BY id DESC", [(9,), (1,)]),
         ('SELECT id FROM db."t$branch_fix" VERSION AS OF 1', [(1,)]),
         ("SELECT snapshot_id FROM db.t$snapshots ORDER BY 1", [(1,), (2,)]),
+        ("SELECT snapshot_id FROM db.t.snapshots ORDER BY 1", [(1,), (2,)]),
+        ("SELECT count(*) FROM lake.db.t.files f JOIN `db`.t.SNAPSHOTS s ON true", [(4,)]),
+        ("SELECT snapshots.snapshot_id FROM db.t.snapshots VERSION AS OF 1", [(1,)]),
+        ('SELECT count(*) FROM db."t$branch_fix".snapshots', [(2,)]),
+        (
+            "SELECT _partition, _row_position, id FROM db.t WHERE _bucket = 0 AND id = 2",
+            [("dt=2026-01-02", 0, 2)],
+        ),
+        ("SELECT _snapshot_added FROM db.t VERSION AS OF 1", [(1,)]),
+        (
+            "SELECT t.*, t._bucket AS b, w FROM db.t t JOIN u USING (id)",
+            [(1, 1.5, "a", dt.date(2026, 1, 1), 0, 0, "one")],
+        ),
         ("SELECT table_name FROM sys.tables ORDER BY 1", [("t",), ("u",)]),
         ("SELECT 'FROM db.nope; VERSION AS OF 7' AS s", [("FROM db.nope; VERSION AS OF 7",)]),
         ("SELECT id FROM db.t WHERE v IS NULL", [(2,)]),
@@ -54,6 +67,43 @@ def lake(tmp_path):
 def test_what_a_statement_gives(lake, statement, rows):
     found = lake.sql(statement).to_arrow()
     assert [tuple(row.values()) for row in found.to_pylist()] == rows
+
+
+def test_history_and_detail(lake):
+    history = lake.sql("DESCRIBE HISTORY db.t LIMIT 1").collect()
+    assert [(row["version"], row["operation"], row["rowsAdded"], row["rows"]) for row in history] == [
+        (2, "APPEND", 1, 2)
+    ]
+    assert [row["version"] for row in lake.sql("desc history `db`.`t`;").collect()] == [2, 1]
+    (detail,) = lake.sql("DESCRIBE DETAIL lake.db.t").collect()
+    assert (detail["name"], detail["partitionColumns"], detail["numFiles"]) == ("db.t", ["dt"], 2)
+    assert detail["sizeInBytes"] == sum(
+        row["file_size_in_bytes"] for row in lake.table("db.t").system("files").to_pylist()
+    )
+    with pytest.raises(anabranch.NotFoundError):
+        lake.sql("DESCRIBE HISTORY db.nope")
+
+
+@pytest.mark.parametrize(
+    ("statement", "verb"),
+    [
+        ("OPTIMIZE db.t", "anabranch compact db.t"),
+        (
+            "optimize lake.db.t WHERE dt > '2026' ZORDER BY (id, `x`)",
+            "anabranch sort-compact db.t --order-by id,x --strategy zorder",
+        ),
+        ("VACUUM db.t RETAIN 168 HOURS", "anabranch expire-snapshots db.t"),
+        ("RESTORE TABLE db.t TO VERSION AS OF 1", "anabranch rollback db.t --to TAG"),
+    ],
+)
+def test_statements_of_others_name_our_verb(lake, capsys, statement, verb):
+    with pytest.raises(anabranch.UnsupportedFeatureError) as refused:
+        lake.sql(statement)
+    assert f"`{verb}`" in refused.value.hint
+    run([*verb.replace("TAG", "1").split()[1:], "--help"])  # there is such a verb
+    assert "Usage" in capsys.readouterr().out
+    assert run(["-w", lake.url, "sql", statement]) == 1  # at once, without Spark
+    assert "not a statement here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["EXPLAIN", "EXPLAIN ANALYZE", "EXPLAIN (FORMAT json)"])

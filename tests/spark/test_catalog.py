@@ -138,6 +138,7 @@ def test_views_of_a_table(session, lake):
         ("SELECT * FROM water.db.`v$branch_nope`", "branch 'nope' does not exist"),
         ("SELECT * FROM water.db.`v$branch_main` VERSION AS OF 1", old),
         ("SELECT snapshot_id, commit_kind FROM water.db.`v$snapshots`", Rows([(1, "APPEND"), (2, "APPEND")])),
+        ("SELECT snapshot_id FROM water.db.v.snapshots ORDER BY 1", Rows([(1,), (2,)])),
         ("SELECT sum(record_count) FROM water.db.`v$files` VERSION AS OF 'good'", [(2,)]),
         ("SELECT * FROM water.db.`v$snapshot`", "did you mean 'snapshots'?"),
         ("SELECT count(*) FROM water.sys.tables WHERE table_name = 'v'", [(1,)]),

@@ -69,8 +69,16 @@ def test_the_statements_of_the_proposals(lake):
          Rows([_window(0, 7, 1), _window(6, 13, 1), _window(12, 19, 1)])),
         ("SELECT * FROM MyTable VERSION AS OF 'snapshot.1'", [(1, 2.5, 3)]),
         ("SELECT count(*) FROM MyTable /*+ OPTIONS('scan.snapshot-id' = '1') */ AS x", [(1,)]),
+        ("SELECT snapshot_id FROM default.MyTable.snapshots", [(1,)]),
+        ("SELECT count(*) FROM Queue JOIN lake.default.Queue.files ON true", [(1,)]),
+        ("DESCRIBE HISTORY MyTable LIMIT 3", None),
+        ("OPTIMIZE MyTable ZORDER BY (price)", "anabranch sort-compact MyTable --order-by price"),
+        ("VACUUM default.MyTable", "anabranch expire-snapshots default.MyTable"),
         ("CREATE TABLE kafka_table (a INT) WITH ('connector' = 'kafka')", "of which topic"),
     ])  # fmt: skip
+    assert [row["version"] for row in lake.sql("DESCRIBE HISTORY MyTable LIMIT 3").collect()] == [1]
+    (detail,) = lake.sql("DESCRIBE DETAIL default.MyTable").collect()
+    assert (detail["name"], detail["numFiles"], detail["partitionColumns"]) == ("default.MyTable", 1, [])
     assert (lake.table("default.MyTable").schema.bucket, lake.table("default.Queue").schema.bucket) == (-1, 8)
     assert lake.table("default.T").snapshot.watermark is not None
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from anabranch.duck.rows import SqlRows, in_our_words
-from anabranch.duck.session import Session, key_of, same_name
+from anabranch.duck.session import Session, key_of, opened, same_name
 from anabranch.duck.statements import check_reads, explained, only_spark
 from anabranch.duck.words import Word, statements_of, words_of
 from anabranch.errors import AnabranchError, SqlError
+from anabranch.table import upkeep_statements
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -50,7 +51,7 @@ def sql(lake: Lake, statement: str) -> SqlRows:
     """Run a read-only statement.
 
     Raises:
-        UnsupportedFeatureError: DuckDB is not installed, or only Spark can do that.
+        UnsupportedFeatureError: DuckDB is not installed, only Spark can do that, or a verb of ours does.
         SqlError: DuckDB does not understand it.
         NotFoundError: there is no such table, branch or moment.
     """
@@ -59,9 +60,11 @@ def sql(lake: Lake, statement: str) -> SqlRows:
         raise SqlError(f"one statement is expected, found {len(parts)}", hint="call sql() for each of them.")
     statement = parts[0] if parts else ""
     words = words_of(statement)
-    check_reads(words, statement)
-    session = Session(lake)
-    shown = _listed(lake, words)
+    told = upkeep_statements.answer(statement, lambda parts: opened(lake, parts))
+    if told is None:
+        check_reads(words, statement)
+    session = Session(lake, {word.name for word in words if word.kind in ("word", "quoted")})
+    shown = _listed(lake, words) if told is None else told
     if shown is not None:
         return SqlRows(statement, session.connection.from_arrow(shown))
     text = session.with_moments(statement, words)

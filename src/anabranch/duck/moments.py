@@ -87,6 +87,11 @@ def hint_end(words: Sequence[Word], place: int) -> tuple[int, dict[str, Any]] | 
     return (place + 3, {"options": options}) if closed and options else None
 
 
+def follows_from(before: Word) -> bool:
+    """Whether a name that follows this word is that of a table."""
+    return before.is_(*_BEFORE_TABLES)
+
+
 def may_be_alias(before: Word) -> bool:
     """Whether a name that follows this word is an alias."""
     return before.kind == "quoted" or (before.kind == "word" and not before.is_(*_BEFORE_TABLES))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import Identifier
-from anabranch.duck.moments import DEFAULT, end_of_name, is_alias, may_be_alias, moment_at, needs_quotes
+from anabranch.duck.moments import (
+    DEFAULT,
+    end_of_name,
+    follows_from,
+    is_alias,
+    may_be_alias,
+    moment_at,
+    needs_quotes,
+)
 from anabranch.duck.words import Word, quoted
 from anabranch.errors import (
     AnabranchError,
@@ -16,12 +24,15 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.frames.optional import needed
+from anabranch.scan.metadata import METADATA
 from anabranch.system_tables import lake_table_of
+from anabranch.system_tables.dotted import undotted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from anabranch.lake import Lake
+    from anabranch.table import Table
 
 CATALOG = "lake"
 _MOMENTS = "anabranch_moments"
@@ -30,8 +41,13 @@ _MOMENTS = "anabranch_moments"
 class Session:
     """A connection, and the tables registered with it so far."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, names: Collection[str] = ()) -> None:
+        """Args:
+        lake: the lake.
+        names: what a statement names. Metadata columns among it are columns of the tables, also of their ``*``.
+        """
         self._lake = lake
+        self._metadata = tuple(name for name in METADATA if name in names)
         self.connection: DuckDBPyConnection = needed("duckdb", "SQL without Spark").connect()
         for command in (
             f"ATTACH ':memory:' AS {CATALOG}",
@@ -63,7 +79,7 @@ class Session:
         """Create a view of a table, branch or system table. Raises `NotFoundError`, `UnsupportedFeatureError`."""
         shown = self._shown.get(key_of(database, name))
         if shown is None:
-            self._view(database, name, _rows(self._lake, f"{database}.{name}", self.failures))
+            self._view(database, name, self._rows(f"{database}.{name}"))
             self._shown[key_of(database, name)] = (database, name)
         elif shown != (database, name):
             raise same_name(shown, (database, name))
@@ -79,8 +95,15 @@ class Session:
                 continue
             names = [word.name for word in words[place:end:2]]
             moment = moment_at(words, end)
+            system = self._system_table(names) if place > 0 and follows_from(words[place - 1]) else None
+            if system is not None:
+                names = list(system)
+            text: str | None
             if moment is None:
-                text = ".".join(map(quoted, names)) if needs_quotes(words[place:end]) else None
+                is_plain = system is None and not needs_quotes(words[place:end])
+                text = None if is_plain else ".".join(map(quoted, names))
+                if text is not None and system is not None and not is_alias(words, end):
+                    text += f" AS {quoted(words[end - 1].name)}"
                 after = end
             else:
                 after, option = moment
@@ -91,7 +114,7 @@ class Session:
                     )
                 text = self._at(names, option)
                 if not is_alias(words, after):
-                    text += f" AS {quoted(names[-1])}"
+                    text += f" AS {quoted(words[end - 1].name)}"
             if text is not None:
                 pieces.append((words[place].start, words[after - 1].end, text))
             place = after
@@ -101,14 +124,42 @@ class Session:
             begin = stop
         return "".join([*out, statement[begin:]])
 
+    def _system_table(self, names: Sequence[str]) -> tuple[str, str] | None:
+        """Return database and name of a system table of a table there is, written with a dot; else None."""
+        parts = names[1:] if names[0].lower() == CATALOG else names  # lake.db.snapshots is a table
+        found = undotted(parts)
+        is_ours = (
+            found is not None
+            and parts[0] in self._lake.databases()
+            and parts[1].partition("$")[0] in self._lake.tables(parts[0])
+        )
+        return found if is_ours else None
+
     def _at(self, names: Sequence[str], option: dict[str, Any]) -> str:
         parts = names[1:] if len(names) == 3 and names[0].lower() == CATALOG else names
-        rows = _rows(
-            self._lake, ".".join(parts if len(parts) > 1 else [DEFAULT, *parts]), self.failures, option
-        )
+        rows = self._rows(".".join(parts if len(parts) > 1 else [DEFAULT, *parts]), option)
         name = str(self._count)
         self._view(_MOMENTS, name, rows)
         return f"{CATALOG}.{quoted(_MOMENTS)}.{quoted(name)}"
+
+    def _rows(self, name: str, moment: dict[str, Any] | None = None) -> Any:
+        of_lake = lake_table_of(name)
+        if of_lake is not None:
+            return self._lake.system(of_lake)
+        identifier = Identifier.parse(name)
+        table = self._lake.table(
+            identifier.full_name + ("" if identifier.branch is None else f"$branch_{identifier.branch}")
+        )
+        if moment is not None:
+            options = moment.get("options")
+            table = table.at(**moment) if options is None else table.with_options(options)
+        if identifier.system is not None:
+            return table.system(identifier.system)
+        from anabranch.frames.dataset import for_duckdb
+
+        own = [field.name for field in table.schema.fields]
+        added = [name for name in self._metadata if name not in own]
+        return for_duckdb(table.scan(columns=[*own, *added] if added else None), self.failures)
 
     def _view(self, schema: str, name: str, rows: Any) -> None:
         self._count += 1
@@ -118,6 +169,13 @@ class Session:
         self.connection.execute(
             f"CREATE VIEW {CATALOG}.{quoted(schema)}.{quoted(name)} AS SELECT * FROM {held}"  # noqa: S608 - names are quoted
         )
+
+
+def opened(lake: Lake, parts: Sequence[str]) -> Table:
+    """Open the table of a name in parts: ``t`` of database default, ``db.t`` or ``lake.db.t``."""
+    if len(parts) == 3 and parts[0].lower() == CATALOG:
+        parts = parts[1:]
+    return lake.table(".".join(parts if len(parts) > 1 else [DEFAULT, *parts]))
 
 
 def key_of(database: str, name: str) -> str:
@@ -132,21 +190,3 @@ def same_name(one: tuple[str, str], other: tuple[str, str]) -> UnsupportedFeatur
         feature="case-sensitive-names",
         hint="name one of them in a statement of lake.sql, or rename one; lake.table reads either.",
     )
-
-
-def _rows(lake: Lake, name: str, failures: list[AnabranchError], moment: dict[str, Any] | None = None) -> Any:
-    of_lake = lake_table_of(name)
-    if of_lake is not None:
-        return lake.system(of_lake)
-    identifier = Identifier.parse(name)
-    table = lake.table(
-        identifier.full_name + ("" if identifier.branch is None else f"$branch_{identifier.branch}")
-    )
-    if moment is not None:
-        options = moment.get("options")
-        table = table.at(**moment) if options is None else table.with_options(options)
-    if identifier.system is not None:
-        return table.system(identifier.system)
-    from anabranch.frames.dataset import for_duckdb
-
-    return for_duckdb(table.scan(), failures)

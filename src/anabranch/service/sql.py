@@ -21,6 +21,7 @@ from anabranch.errors import (
 from anabranch.lake import connect
 from anabranch.service.local_spark import local_spark
 from anabranch.service.values import tuples_of
+from anabranch.table.upkeep_statements import point_to_verb
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)
 
@@ -139,6 +140,8 @@ def _by_duckdb(warehouse: str, script: str, *, is_chosen: bool) -> list[SqlRows]
         return None
     try:
         statements = duck.statements_of(script)
+        for statement in statements:
+            point_to_verb(statement)
         if not is_chosen and has_spark and not all(map(duck.is_read, statements)):
             return None
         if not statements:

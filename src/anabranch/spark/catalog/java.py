@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError, InvalidNameError
 from anabranch.spark.jvm.proxy import Jvm, java_error
+from anabranch.system_tables.dotted import undotted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -116,6 +117,9 @@ def name_of(found: Any) -> str:
     if _PLAIN.fullmatch(text):  # as most are; to ask for the parts takes a call for each
         return text
     levels = [str(level) for level in found.namespace()]
+    system = undotted([*levels, str(found.name())])
+    if system is not None:
+        return ".".join(system)
     if len(levels) != 1:
         raise InvalidNameError(
             f"'{'.'.join([*levels, str(found.name())])}' names no table",

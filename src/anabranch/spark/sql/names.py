@@ -11,6 +11,7 @@ from anabranch.errors import InvalidNameError, NotFoundError, SqlError
 from anabranch.format.records.layout import Layout
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import SYSTEM_DATABASE
+from anabranch.system_tables.dotted import undotted
 
 
 @dataclass
@@ -45,6 +46,9 @@ class Names:
         A name of one part is one of the lake's if the current database has such a table. One with a database of the
         lake, or with the lake itself, is one whether or not there is such a table.
         """
+        system = undotted(parts[1:] if parts[0] == self.catalog else parts)
+        if system is not None and system[0] in self.files.databases():
+            return ".".join(system)
         if not 1 <= len(parts) <= 3:
             return None
         if len(parts) == 3:

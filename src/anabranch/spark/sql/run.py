@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from anabranch.engine import LocalEngine
 from anabranch.spark.catalog import catalog_name
 from anabranch.spark.context.running import context_of
 from anabranch.spark.context.tables import catalog_of
@@ -17,6 +18,7 @@ from anabranch.spark.sql.insert import insert
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.queries import start
 from anabranch.spark.sql.rewrites import rewritten
+from anabranch.table import Table, upkeep_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,6 +60,9 @@ class Statements:
         """
         text = rewritten(statement)
         names = Names(self._catalog, catalog_of(self._options), self._database)
+        told = upkeep_statements.answer(statement, lambda parts: _opened(names, parts))
+        if told is not None:
+            return self._spark.createDataFrame(told)
         if context_of(self._spark) is None:
             return self._through_connect(text, names)
         new = create_table(text)
@@ -115,6 +120,11 @@ class Statements:
         from anabranch.spark.jvm.proxy import Jvm
 
         return strings(Jvm(self._spark), names)
+
+
+def _opened(names: Names, parts: Sequence[str]) -> Table:
+    name = names.identifier(parts)
+    return Table(names.files.open(name), engine=LocalEngine())
 
 
 def nothing(spark: SparkSession) -> DataFrame:
