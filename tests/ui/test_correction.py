@@ -55,7 +55,13 @@ def test_the_last_right_snapshot_gets_a_tag_only_with_leave(acting, page, wareho
     try:
         assert set(table.at("before-11").scan("id > 79").to_arrow()["note"].to_pylist()) == {"corrected"}
         assert post(acting, body)[0] == 409
-        for wrong in ({"snapshot": 99}, {"snapshot": True}, {"snapshot": "10"}, {"tag": 5}, {"table": "no.such"}):
+        for wrong in (
+            {"snapshot": 99},
+            {"snapshot": True},
+            {"snapshot": "10"},
+            {"tag": 5},
+            {"table": "no.such"},
+        ):
             assert post(acting, {**body, "tag": "other", **wrong})[0] in (400, 404), wrong
     finally:
         table.delete_tag("before-11")
