@@ -43,7 +43,7 @@ def expire_to(table, at_most):
     return expire(table.context, Retention(at_least=1, at_most=at_most, replaced_before=0))
 
 
-def through(table, *faults):
+def through(table, *faults, is_far=None):
     """The table through a store with faults."""
-    storage = FaultyStorage(table.context.storage, faults)
+    storage = FaultyStorage(table.context.storage, faults, is_far=is_far)
     return anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache()))

@@ -18,7 +18,7 @@ class Inline:
         future = Future()
         try:
             future.set_result(work(*args, **how))
-        except BaseException as error:
+        except Exception as error:
             future.set_exception(error)
         return future
 

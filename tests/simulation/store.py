@@ -99,6 +99,11 @@ class View:
     def url(self):
         return "simulated://" + self._prefix
 
+    @property
+    def is_far(self):
+        """Stores without folders are those in the cloud, of which more is asked ahead of its use."""
+        return not self._has_folders
+
     def scoped(self, prefix):
         return View(self.store, self.process, names.join(self._prefix, prefix), has_folders=self._has_folders)
 

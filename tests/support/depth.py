@@ -7,28 +7,43 @@ from tests.kernel.expiring import through
 from tests.support.faults import run
 
 _SECONDS = 0.004
-_CALLS = ("get", "list", "exists", "put_if_absent", "put", "put_many", "delete", "delete_many")
+_CALLS = (
+    *("get", "get_range", "list", "list_folders", "exists", "info"),
+    *("put_if_absent", "put", "put_many", "open_output", "delete", "delete_many"),
+)
 
 
 class Cost(NamedTuple):
     calls: int
-    depth: float
-    """As many rounds as there would be if all calls took as long: calls at the same time count once."""
+    depth: int
+    """The most calls of which each began after the one before had ended: as many rounds as the work takes."""
 
 
-def cost_of(table, work):
-    """The cost of `work(table)` through a store that takes its time. What lies between calls does not count."""
-    taken = []
+def cost_of(table, work, *, is_far=None, seconds=_SECONDS):
+    """The cost of `work(table)` through a store that takes its time."""
+    timing = Timing(seconds)
+    work(through(table, *timing.faults, is_far=is_far))
+    return timing.cost()
 
-    def wait(_):
+
+class Timing:
+    """Faults that let each call take its time, and what came of it."""
+
+    def __init__(self, seconds=_SECONDS):
+        self._seconds = seconds
+        self._taken = []
+        self.faults = [run("before", call, self._wait, times=10**9) for call in _CALLS]
+
+    def _wait(self, _):
         begun = time.monotonic()
-        time.sleep(_SECONDS)
-        taken.append((begun, time.monotonic()))
+        time.sleep(self._seconds)
+        self._taken.append((begun, time.monotonic()))
 
-    work(through(table, *(run("before", call, wait, times=10**9) for call in _CALLS)))
-    together, until = 0.0, 0.0
-    for begun, ended in sorted(taken):
-        together += max(0.0, ended - max(begun, until))
-        until = max(until, ended)
-    mean = sum(ended - begun for begun, ended in taken) / len(taken)
-    return Cost(len(taken), together / mean)
+    def cost(self):
+        """The cost since the last time that this was asked."""
+        taken, self._taken = self._taken, []
+        depth, until = 0, 0.0
+        for begun, ended in sorted(taken, key=lambda call: call[1]):
+            if begun >= until:
+                depth, until = depth + 1, ended
+        return Cost(len(taken), depth)

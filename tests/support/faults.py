@@ -112,8 +112,9 @@ class FaultyStorage:
     Pickled, it keeps its faults and counts from zero again in the other process.
     """
 
-    def __init__(self, inner, faults: Iterable[Fault] = (), *, _record=None, _prefix=""):
+    def __init__(self, inner, faults: Iterable[Fault] = (), *, is_far=None, _record=None, _prefix=""):
         self.inner = inner
+        self.is_far = inner.is_far if is_far is None else is_far
         self._record = _record or _Record(tuple(faults))
         self._prefix = _prefix
 
@@ -136,7 +137,7 @@ class FaultyStorage:
 
     def scoped(self, prefix):
         inner = self.inner.scoped(prefix)
-        return FaultyStorage(inner, _record=self._record, _prefix=names.join(self._prefix, prefix))
+        return FaultyStorage(inner, is_far=self.is_far, _record=self._record, _prefix=names.join(self._prefix, prefix))
 
     def get(self, path):
         return self._do("get", path, lambda: self.inner.get(path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.identifier import Identifier
@@ -24,7 +25,9 @@ from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_main_readable
-from anabranch.kernel.log.main_branch import main_as_far_as_known, main_of
+from anabranch.kernel.log.main_branch import as_main, main_as_far_as_known, main_of
+from anabranch.kernel.log.main_pointer import is_ever_replaced
+from anabranch.kernel.log.parallel import each, reading
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.protocol import Storage
@@ -100,8 +103,10 @@ class FilesystemCatalog:
             )
         folders = self._storage.list_folders(f"{database}{DATABASE_SUFFIX}")
         names = [folder.rpartition("/")[2] for folder in folders]
-        visible = [name for name in names if not name.startswith(".")]
-        return sorted(name for name in visible if self._exists(f"{database}{DATABASE_SUFFIX}/{name}"))
+        visible = sorted(name for name in names if not name.startswith("."))
+        paths = [f"{database}{DATABASE_SUFFIX}/{name}" for name in visible]
+        there = each(self._exists, paths, at=self._storage)
+        return [name for name, exists in zip(visible, there, strict=True) if exists]
 
     def create_table(
         self,
@@ -216,8 +221,10 @@ class FilesystemCatalog:
 
         Raises `NotFoundError`, `CorruptTableError`, `UnsupportedFeatureError`.
         """
-        context = self._opened(identifier)
-        return main_of(context) if identifier.branch is None else open_branch(context, identifier.branch)
+        context, was_replaced = self._opened(identifier)
+        if identifier.branch is not None:
+            return open_branch(context, identifier.branch)
+        return main_of(context) if was_replaced else as_main(context, None, 0)
 
     def open_as_far_as_known(self, identifier: Identifier) -> TableContext:
         """Open a table as `open` does, also where the newest record of what is main is damaged.
@@ -225,12 +232,13 @@ class FilesystemCatalog:
         For callers that ask `main_of` again before they read or write, which then refuses, and for those that verify and
         repair.
         """
-        context = self._opened(identifier)
+        context, was_replaced = self._opened(identifier)
         if identifier.branch is not None:
             return open_branch(context, identifier.branch)
-        return main_as_far_as_known(context)
+        return main_as_far_as_known(context) if was_replaced else as_main(context, None, 0)
 
-    def _opened(self, identifier: Identifier) -> TableContext:
+    def _opened(self, identifier: Identifier) -> tuple[TableContext, bool]:
+        """Open the table's own folder; return it and whether main may have been replaced."""
         context = TableContext(
             self._storage.scoped(identifier.path),
             identifier.full_name,
@@ -238,17 +246,21 @@ class FilesystemCatalog:
             self._runtime,
             groups=self.groups,
         )
-        try:
-            # From here on it is this very table, also if another one takes its name.
-            context = replace(context, known_uuid=context.read_table_uuid())
-        except NotFoundError as error:
-            self.check_there()
-            raise NotFoundError(
-                f"table '{identifier.full_name}' does not exist in {self._storage.url}",
-                hint=self._suggestion(identifier.database),
-            ) from error
-        check_main_readable(context)
-        return context
+        with reading(self._storage) as begin:
+            identity = begin(context.read_table_uuid)
+            readable = begin(partial(check_main_readable, context))
+            was_replaced = begin(partial(is_ever_replaced, context))
+            try:
+                # From here on it is this very table, also if another one takes its name.
+                context = replace(context, known_uuid=identity())
+            except NotFoundError as error:
+                self.check_there()
+                raise NotFoundError(
+                    f"table '{identifier.full_name}' does not exist in {self._storage.url}",
+                    hint=self._suggestion(identifier.database),
+                ) from error
+            readable()
+            return context, identifier.branch is None and was_replaced()
 
     def drop_table(self, identifier: Identifier, *, if_exists: bool = False) -> None:
         """Remove a table with all its branches and data, or what an interrupted drop left of it.

@@ -84,6 +84,10 @@ class LocalStorage:
     def url(self) -> str:
         return self._url
 
+    @property
+    def is_far(self) -> bool:
+        return False
+
     def scoped(self, prefix: str) -> LocalStorage:
         inner = LocalStorage(self._folder(prefix), runtime=self._runtime)
         inner._folders = self._folders  # all views of a root remember its folders together

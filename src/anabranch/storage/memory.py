@@ -48,6 +48,10 @@ class MemoryStorage:
     def url(self) -> str:
         return "memory://" + names.join(self._name, self._prefix)
 
+    @property
+    def is_far(self) -> bool:
+        return False
+
     def scoped(self, prefix: str) -> MemoryStorage:
         inner = MemoryStorage(runtime=self._runtime)
         inner._objects = self._objects

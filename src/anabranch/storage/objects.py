@@ -114,6 +114,10 @@ class ObjectStorage:
         return self._url
 
     @property
+    def is_far(self) -> bool:
+        return True
+
+    @property
     def settings(self) -> Mapping[str, str] | None:
         """Settings that re-open the store beside its URL, credentials too; None if it was not opened by its URL."""
         return self._options

@@ -50,6 +50,11 @@ class Storage(Protocol):
         """URL of the root, for messages and for re-opening it in another process."""
         ...
 
+    @property
+    def is_far(self) -> bool:
+        """Whether a request takes so long that even two of them are better made side by side."""
+        ...
+
     def scoped(self, prefix: str) -> Self:
         """Return the same store seen from a folder below; nothing outside of it can be named."""
         ...

@@ -61,8 +61,7 @@ class Reading(TableView):
             PredicateError, SchemaError: the filter or a column does not fit the table.
             UnsupportedFeatureError: the table uses something that is not implemented.
         """
-        snapshot = self.snapshot
-        schema = self._schema  # after the snapshot: no file of it is of a later schema
+        snapshot, schema = self._newest()
         self._check_readable(schema, snapshot)
         between = between_of(self._context, self._options, 0 if snapshot is None else snapshot.id)
         return Scan(
@@ -238,8 +237,8 @@ class Reading(TableView):
             NotFoundError: there is no such system table; the hint names the one that was probably meant.
             InvalidInputError: it tells only of now, but this is a view of the past.
         """
-        snapshot = self.snapshot
-        view = View(self._context, snapshot, self._schema, pinned=self._pinned is not None)
+        snapshot, schema = self._newest()
+        view = View(self._context, snapshot, schema, pinned=self._pinned is not None)
         return read_system_table(view, name)
 
 

@@ -16,6 +16,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.moment import Moment
+from anabranch.kernel.log.parallel import reading
 from anabranch.lazy import lazy
 from anabranch.lineage.store import LineageSource
 from anabranch.options import INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP, check_values
@@ -95,8 +96,13 @@ class TableView:
     @property
     def schema(self) -> TableSchema:
         """The newest schema, or that of the pinned moment."""
-        self._follow()
-        return self._schema
+        context, found = self._context, None
+        if self._pinned is None:
+            with reading(context.storage) as begin:
+                followed, latest = begin(self._follow), begin(context.schemas.latest)
+                if followed() is context:
+                    found = latest()
+        return self._schema if found is None else found
 
     def schemas(self) -> list[TableSchema]:
         """All schema versions, oldest first."""
@@ -134,6 +140,29 @@ class TableView:
     def branches(self) -> list[str]:
         """Names of the branches besides main."""
         return branch_names(self._context)
+
+    def _newest(self) -> tuple[Snapshot | None, TableSchema]:
+        """Return the newest snapshot and the schema for it, or those of the pinned moment.
+
+        Whether main was replaced is asked beside both: as long as it was not, what was found is main's, and else
+        everything is asked again. No file of the snapshot is of a later schema.
+        """
+        if self._pinned is not None:
+            return self._pinned.snapshot, self._schema
+        while True:
+            context = self._context
+            with reading(context.storage) as begin:
+                followed = begin(self._follow)
+                newest, latest = begin(context.snapshots.head), begin(context.schemas.latest)
+                if followed() is not context:
+                    continue
+                snapshot = newest()
+                if snapshot is None:
+                    check_still_there(context)
+                schema = latest()
+            if schema is None or (snapshot is not None and snapshot.schema_id > schema.id):
+                schema = self._schema
+            return snapshot, schema
 
     def _follow(self) -> TableContext:
         """Return the branch for an operation: a view of main moves on after a replacement."""

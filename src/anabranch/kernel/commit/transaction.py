@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from anabranch.errors import (
     AnabranchError,
@@ -32,6 +33,7 @@ from anabranch.errors import (
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.schema.support import check_writable
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.attempt import Attempts
 from anabranch.kernel.commit.base import Action, Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict, stored_schema_conflict
@@ -45,6 +47,7 @@ from anabranch.kernel.log.exact import delete_snapshot
 from anabranch.kernel.log.guards import check_snapshot_writable
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.seals import check_open
 from anabranch.options import (
     COMMIT_MAX_RETRIES,
@@ -145,8 +148,11 @@ def _commit(
     patience: _Patience | None = None
     head = known
     while True:
-        head = context.snapshots.head(head, strict=True)
-        base = _base(context, head, known)
+        with reading(context.storage) as begin:
+            newest = begin(partial(context.snapshots.head, head, strict=True))
+            schema = begin(context.schemas.latest)
+            head = newest()
+            base = _base(context, head, known, schema())
         made = find_commit(context, request.identity, head, request.floor)
         if made is not None:
             snapshot = _snapshot_of(context, made)
@@ -169,16 +175,20 @@ def _commit(
             return Committed(snapshot, repeated=False)
         if head is not None and displace(context, head) is not None:
             continue
-        newest = context.snapshots.head(head)
-        progress = newest is not None and (head is None or newest.id > head.id)
+        found = context.snapshots.head(head)
+        progress = found is not None and (head is None or found.id > head.id)
         patience = patience or _Patience(context, base.schema.options)
         taken = 1 if head is None else head.id + 1
         patience.wait(progress=progress, reason=f"another writer took snapshot {taken}")
-        head = newest
+        head = found
 
 
-def _base(context: TableContext, head: Snapshot | None, known: Snapshot | None) -> Base:
-    schema = context.schemas.latest()
+def _base(
+    context: TableContext, head: Snapshot | None, known: Snapshot | None, schema: TableSchema | None
+) -> Base:
+    """Return the base of an attempt, checked; `schema` is the newest as found beside the newest snapshot."""
+    if schema is not None and head is not None and head.schema_id > schema.id:
+        schema = context.schemas.latest()  # it was found before the snapshot was committed
     if schema is None:
         raise NotFoundError(
             f"table '{context.title}' does not exist: there is no schema in {context.storage.url}",

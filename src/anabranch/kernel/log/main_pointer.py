@@ -91,6 +91,11 @@ def proposed_pointer(context: TableContext, generation: int) -> MainPointer | No
     return MainPointer.from_json(data, generation=generation, path=path)
 
 
+def is_ever_replaced(context: TableContext) -> bool:
+    """Whether there is a record of a first replacement, decided or not; without one, main never moved."""
+    return context.storage.exists(_path(context, MAIN_PREFIX, 1))
+
+
 def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | None:
     """Return the pointer in effect, or None if none has a higher number than `above`.
 

@@ -20,7 +20,7 @@ from anabranch.format.records.layout import Layout
 from anabranch.format.records.manifest import decode_manifest_list, decode_manifest_lists, decode_manifests
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.parallel import each, stream
+from anabranch.kernel.log.parallel import each, reading, stream
 from anabranch.storage.protocol import Storage
 
 _MANY = 1_000
@@ -42,7 +42,10 @@ class ManifestStore:
 
     def of_snapshot(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """Return all manifests of a snapshot in commit order: its base list, then its delta list."""
-        return [*self.read_list(snapshot.base_manifest_list), *self.read_list(snapshot.delta_manifest_list)]
+        names = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+        with reading(self._storage) as begin:
+            base, delta = (begin(partial(self.read_list, name)) for name in names)
+            return [*base(), *delta()]
 
     def read_list(self, name: str, *, keep: bool = True) -> tuple[ManifestFileMeta, ...]:
         """Return the manifests that a manifest list names.
@@ -69,7 +72,7 @@ class ManifestStore:
         They are read in parallel and decoded together, a bounded number at a time. Args as `read_list`.
         """
         names = [*names]
-        read = zip(names, stream(self._list_or_bytes, names), strict=True)
+        read = zip(names, stream(self._list_or_bytes, names, at=self._storage), strict=True)
         while part := [*islice(read, _LISTS_AT_ONCE)]:
             files = {name: data for name, data in part if isinstance(data, bytes)}
             decoded = self._decoded_lists(files)
@@ -185,7 +188,7 @@ class ManifestStore:
             else:
                 wanted[name] = (*columns, *(() if found is None else found.df.columns))
         for (name, all_columns), data in zip(
-            wanted.items(), stream(partial(self.raw, keep=False), wanted), strict=True
+            wanted.items(), stream(partial(self.raw, keep=False), wanted, at=self._storage), strict=True
         ):
             # Each by itself: slices of one frame would keep all of it alive.
             path = Layout().manifest_path(name)
@@ -222,7 +225,7 @@ class ManifestStore:
     def _raw_all(self, names: Sequence[str], *, keep: bool) -> list[bytes]:
         cached: dict[str, bytes | None] = {name: self._cache.get(self._key("raw", name)) for name in names}
         missing = [name for name, data in cached.items() if data is None]
-        read = dict(zip(missing, each(partial(self.raw, keep=keep), missing), strict=True))
+        read = dict(zip(missing, each(partial(self.raw, keep=keep), missing, at=self._storage), strict=True))
         return [data if data is not None else read[name] for name, data in cached.items()]
 
     def _key(self, form: str, name: str) -> tuple[str, ...]:

@@ -2,6 +2,10 @@
 
 What counts is not how many calls are needed, but how many must wait for each other: on an object store each round
 trip takes tens of milliseconds. `each` and `stream` run `AT_ONCE` calls at a time: `n` calls take `n / AT_ONCE` rounds.
+
+`reading` is for requests that do not depend on each other's answers. On a store that is far away all of them are made
+at once; on one that is near, each when its answer is asked for, in the order in which they are asked for. So whoever
+uses it must be right in both orders, and says why.
 """
 
 from __future__ import annotations
@@ -9,8 +13,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
+
+from anabranch.storage.protocol import Storage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,20 +29,33 @@ _AHEAD: Final = 4 * AT_ONCE
 """Number of answers, and of requests to come, that a stream holds."""
 
 
-def each(ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Call `ask` for all items in parallel; results in order. The first error ends it. Few items run serially."""
-    return [*stream(ask, items)]
+class Reading(Protocol):
+    """Begins a request; calling what it returns waits for the answer, or raises its error."""
+
+    def __call__(self, ask: Callable[[], T], /) -> Callable[[], T]: ...
 
 
-def stream(ask: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def each(ask: Callable[[T], R], items: Sequence[T], *, at: Storage | None = None) -> list[R]:
+    """Call `ask` for all items in parallel; results in order. The first error ends it. Few items run serially.
+
+    Args:
+        ask: the request.
+        items: what to ask for.
+        at: the store that is asked, if known: where it is far away, few items run in parallel too.
+    """
+    return [*stream(ask, items, at=at)]
+
+
+def stream(ask: Callable[[T], R], items: Iterable[T], *, at: Storage | None = None) -> Iterator[R]:
     """Yield results in the order of the items, a bounded number of them ahead of the consumer.
 
     The first error ends it, as closing the iterator does: requests not started by then never are. A few items are
-    processed serially, in the caller's thread.
+    processed serially, in the caller's thread. Args as `each`.
     """
+    few = 2 if at is not None and at.is_far else _FEW
     rest = iter(items)
-    first = [*islice(rest, _FEW)]
-    if len(first) < _FEW:
+    first = [*islice(rest, few)]
+    if len(first) < few:
         for item in first:
             yield ask(item)
         return
@@ -50,3 +70,23 @@ def stream(ask: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             yield asked.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def reading(storage: Storage) -> Iterator[Reading]:
+    """Make requests of a store that do not wait for each other: at once if it is far, else when they are needed.
+
+    An answer that nobody asks for is not waited for, and its error is nobody's.
+    """
+    if not storage.is_far:
+        yield _when_needed
+        return
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        yield lambda ask: pool.submit(ask).result
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:
+    return ask

@@ -68,7 +68,8 @@ class SchemaLog:
 
     def fetch(self, schema_ids: Iterable[int]) -> None:
         """Prefetch schemas in parallel. Raises `CorruptTableError` for a damaged one."""
-        each(self.find, [schema_id for schema_id in schema_ids if schema_id not in self._known])
+        missing = [schema_id for schema_id in schema_ids if schema_id not in self._known]
+        each(self.find, missing, at=self._storage)
 
     def ids(self) -> list[int]:
         """All schema ids, ascending."""
@@ -81,9 +82,10 @@ class SchemaLog:
             ids = self.ids()
             if not ids:
                 return None
-            self._newest = ids[-1]
-        while self._storage.exists(self._layout.schema_path(self._newest + 1)):
-            self._newest += 1
+            self._newest = ids[-1]  # the listing shows all that were there when it began
+        else:
+            while self._storage.exists(self._layout.schema_path(self._newest + 1)):
+                self._newest += 1
         newest = self.find(self._newest)
         if newest is None and not self.ids():
             return None  # the branch or table was removed since its schemas were listed

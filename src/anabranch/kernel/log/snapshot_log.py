@@ -14,14 +14,20 @@ Snapshots of a deleted branch are not history of a later branch of the same name
 A rollback by another engine leaves no record. Then the order in which snapshots were stored, their times and the hint
 decide, see `_is_left_over`. One case looks the same as lost snapshots: a gap above which another engine put a snapshot
 and the hint, with no commit below. That is taken for history, as every other engine takes it.
+
+On a store that is far away the snapshots around the hinted one are read side by side, so the one above may be found
+absent before the hinted one is read. The answer is still one that was true meanwhile: whenever the hinted one was
+committed, there was nothing of its history above it. Whether one continues another is told by stamps, which no order of
+reading changes; where they do not fit because history was rolled back in between, a listing decides.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 from anabranch.errors import (
     AnabranchError,
@@ -36,7 +42,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.chain import is_built_on
 from anabranch.kernel.log.manifest_store import ManifestStore
-from anabranch.kernel.log.parallel import stream
+from anabranch.kernel.log.parallel import Reading, reading, stream
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.removals import is_after_removed, was_removed
 from anabranch.storage.protocol import Storage
@@ -49,6 +55,9 @@ _FOREIGN_LINKS = 4
 """Most snapshots of other engines on top of each other that are checked as possible late writes."""
 _SKEW_MILLIS = 60_000
 """Most that the clocks of writers may differ."""
+
+_Find = Callable[[int], Snapshot | None]
+"""Finds a snapshot by its id."""
 
 
 class SnapshotLog:
@@ -109,21 +118,24 @@ class SnapshotLog:
 
         Raises `CorruptTableError`.
         """
-        start = self._begin(known)
-        found = None if start is None else self._newest_from(start, most=_STEPS_BEFORE_LISTING)
+        with reading(self._storage) as begin:
+            start, find = self._begin(known, begin)
+            found = None if start is None else self._newest_from(start, _STEPS_BEFORE_LISTING, find)
         if found is None:
             found = self._head_by_listing()
             self._look_for_deleted(found, strict=strict)
         return found
 
-    def _newest_from(self, start: Snapshot, most: int = sys.maxsize) -> Snapshot | None:
+    def _newest_from(
+        self, start: Snapshot, most: int = sys.maxsize, find: _Find | None = None
+    ) -> Snapshot | None:
         """Follow history up from a snapshot to the newest; None after `most` steps, or if the newest is gone.
 
         If history is rolled back meanwhile, the apparent next snapshot may be a late write on top of a removed one.
         """
         newest = start
         for _ in range(most):
-            following = self._following(newest)
+            following = self._following(newest, find)
             if following is None:
                 return newest if newest is start or self.still(start) else None
             newest = following
@@ -161,9 +173,9 @@ class SnapshotLog:
         """Whether `newer` was built on `older`."""
         return is_built_on(self._manifests, newer, older)
 
-    def _following(self, snapshot: Snapshot) -> Snapshot | None:
+    def _following(self, snapshot: Snapshot, find: _Find | None = None) -> Snapshot | None:
         """Return the next snapshot of the same history."""
-        found = self.find(snapshot.id + 1)
+        found = (find or self.find)(snapshot.id + 1)
         return found if found is not None and self.follows(snapshot, found) else None
 
     def still(self, snapshot: Snapshot) -> Snapshot | None:
@@ -171,20 +183,33 @@ class SnapshotLog:
         found = self.find(snapshot.id)
         return found if found is not None and found.stamp == snapshot.stamp else None
 
-    def _begin(self, known: Snapshot | None) -> Snapshot | None:
-        """Return a current snapshot near the newest; None if neither `known` nor the hint is one."""
-        found = None if known is None else self.still(known)
-        if found is not None:
-            return found
+    def _begin(self, known: Snapshot | None, begin: Reading) -> tuple[Snapshot | None, _Find]:
+        """Return a current snapshot near the newest, and how to find those around it.
+
+        None if neither `known` nor the hint is one.
+        """
+        if known is not None:
+            find = self._around(range(known.id, known.id + 2), begin)
+            found = find(known.id)
+            if found is not None and found.stamp == known.stamp:
+                return found, find
         hint = self.hinted_id()
-        found = None if hint is None else self.find(hint)
+        if hint is None:
+            return None, self.find
+        find = self._around(range(max(hint - 1, 1), hint + 2), begin)
+        found = find(hint)
         if found is None or found.id == 1:
-            return None
+            return None, find
         # A late writer's leftover lies above a gap, or on something it was not built on.
         try:
-            return found if self._parting(found) is None else None
+            return (found if self._parting(found, find=find) is None else None), find
         except (CorruptTableError, UnsupportedFeatureError):
-            return found
+            return found, find
+
+    def _around(self, ids: Iterable[int], begin: Reading) -> _Find:
+        """Begin to read snapshots next to each other; return how to find them, once, or any other."""
+        begun = {number: begin(partial(self.find, number)) for number in ids}
+        return lambda number: begun.pop(number, partial(self.find, number))()
 
     def _head_by_listing(self) -> Snapshot | None:
         for _ in range(_LISTINGS):
@@ -221,7 +246,9 @@ class SnapshotLog:
         hint = self.hinted_id()
         return hint is not None and lower_id < hint < upper_id and self._exists(hint)
 
-    def _parting(self, newest: Snapshot, stored: Mapping[int, int] | None = None) -> Snapshot | None:
+    def _parting(
+        self, newest: Snapshot, stored: Mapping[int, int] | None = None, find: _Find | None = None
+    ) -> Snapshot | None:
         """Return the snapshot right below which the chain breaks; None if it does not, as far as must be checked.
 
         One of our snapshots that continues the one below suffices: its writer checked. Other engines build on
@@ -230,7 +257,7 @@ class SnapshotLog:
         upper = newest
         for _ in range(_FOREIGN_LINKS):
             try:
-                below = self._find_if(upper.id - 1, stored)
+                below = find(upper.id - 1) if find else self._find_if(upper.id - 1, stored)
             except CorruptTableError:
                 return None  # what is damaged tells nothing; the numbers are all there is to go by
             if below is None or not self.follows(below, upper):

@@ -1,0 +1,95 @@
+"""How many requests wait for each other on a store that is far away, where few are made side by side too."""
+
+import pyarrow as pa
+import pytest
+
+from anabranch.kernel.log.cache import DEFAULT_CAPACITY, SHARED
+from anabranch.lake import Lake
+from anabranch.storage.memory import MemoryStorage
+from tests.support.depth import Timing
+from tests.support.faults import FaultyStorage
+from tests.support.tables import ids_of
+
+ROW = pa.table({"id": [1], "p": ["a"]})
+SECONDS = 0.03
+
+
+class FarAway:
+    """A table of seven manifests in a store in which each request takes 30 ms."""
+
+    def __init__(self, *, is_far=True):
+        inner = MemoryStorage()
+        table = Lake(inner).create_table("db.t", "id BIGINT, p STRING", partition_by="p")
+        for _ in range(7):
+            table.append(ROW)
+        self.near = table
+        self.timing = Timing(SECONDS)
+        self.lake = Lake(FaultyStorage(inner, self.timing.faults, is_far=is_far))
+
+    def rounds(self, work):
+        """Rounds of some work, without what a machine that is busy adds now and then."""
+        return min(self._depth(work) for _ in range(3))
+
+    def _depth(self, work):
+        self.timing.cost()
+        work()
+        return self.timing.cost().depth
+
+
+@pytest.fixture
+def far():
+    return FarAway()
+
+
+def cold_plan(far):
+    SHARED.limit_to(0)
+    SHARED.limit_to(DEFAULT_CAPACITY)
+    return far.lake.table("db.t").scan().plan()
+
+
+def test_a_table_is_opened_in_one_round_and_planned_in_four(far):
+    assert far.rounds(lambda: far.lake.table("db.t")) == 1
+    assert far.rounds(lambda: cold_plan(far)) <= 5 + 1
+    assert len(cold_plan(far).files) == 7
+
+
+def test_a_plan_of_an_open_table_takes_two_rounds(far):
+    table = far.lake.table("db.t")
+    table.scan().plan()
+    assert far.rounds(lambda: table.scan().plan()) <= 2
+
+
+def test_an_append_to_an_open_table_takes_eight_rounds(far):
+    table = far.lake.table("db.t")
+    table.append(ROW)
+    assert far.rounds(lambda: table.append(ROW)) <= 8
+
+
+def test_a_near_store_is_asked_one_after_the_other():
+    near = FarAway(is_far=False)
+    table = near.lake.table("db.t")
+    table.scan().plan()
+    assert near.rounds(lambda: table.scan().plan()) == 6
+
+
+def test_what_comes_between_is_seen_as_on_a_near_store(far):
+    """Whatever is asked side by side: rows, columns, another main."""
+    table = far.lake.table("db.t")
+    table.scan().plan()
+    far.near.append(ROW)
+    assert table.scan().to_arrow().num_rows == 8
+    far.near.alter().add_column("more", "STRING").apply()
+    assert table.scan().to_arrow().column_names == ["id", "p", "more"]
+    far.near.create_tag("base")
+    far.near.create_branch("fix", tag="base")
+    far.near.branch("fix").overwrite(pa.table({"id": [77], "p": ["a"]}))
+    far.near.replace_main_branch("fix")
+    assert ids_of(table) == [77]
+    assert ids_of(table.branch("main")) == [77]
+    table.append(ROW)
+    assert ids_of(far.near.branch("main")) == [1, 77]
+    far.near.branch("main").rollback(8, force=True, destructive=True)
+    assert ids_of(table) == [1] * 8
+    far.near.branch("main").append(ROW)
+    table.append(ROW)
+    assert ids_of(table) == [1] * 10
