@@ -1,6 +1,7 @@
 """Replacing main: what the new main is, who follows, what is refused, and taking it back."""
 
 import logging
+import uuid
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from anabranch.kernel.log.main_pointer import find_pointer, replacements
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from tests.branches.replacing import BEFORE, again, files, parted, timed
 from tests.support.faults import FaultyStorage, run
-from tests.support.tables import ids_of, rows, written
+from tests.support.tables import ids_of, make_table, rows, written
 
 
 def kinds(error):
@@ -244,9 +245,41 @@ def test_a_branch_that_was_main_is_sealed_by_its_name_as_well():
     table.replace_main_branch("fix")
     table.undo_replace()
     with pytest.raises(
-        SealedBranchError, match=r"'db.t\$branch_fix', which was main, was replaced by the table's own folder"
+        SealedBranchError, match=r"'db.t\$branch_fix', which was main, is not any more: replacement 1 was undone"
     ):
         job.append(rows(101, 1))
+
+
+def test_what_was_committed_before_an_undo_can_be_merged():
+    table = parted()
+    table.replace_main_branch("fix")
+    table.append(rows(500, 1))
+    table.undo_replace()
+    timed(table).context.runtime.clock.sleep(3 * 86_400)
+    table.maintain()
+    result = table.merge_branch("fix")
+    assert ids_of(table) == [*BEFORE, 100, 500, 1000]
+    assert result.snapshot.id == table.snapshot.id
+    table.append(rows(1001, 1))
+    table.compact(full=True)
+    assert table.merge_branch("fix").snapshot is None
+    assert not table.verify().problems
+    table.delete_branch("fix")
+    assert ids_of(table) == [*BEFORE, 100, 500, 1000, 1001]
+
+
+def test_a_merged_branch_that_becomes_main_again_is_merged_once():
+    table = parted()
+    table.replace_main_branch("fix")
+    table.append(rows(500, 1))
+    table.undo_replace()
+    table.merge_branch("fix")
+    table.replace_main_branch("fix", force=True)
+    table.append(rows(501, 1))
+    assert ids_of(table) == [*BEFORE, 100, 500, 501]
+    table.undo_replace()
+    table.merge_branch("fix")
+    assert ids_of(table) == [*BEFORE, 100, 500, 501, 1000]
 
 
 def test_operations_cost_one_look_for_a_pointer():
@@ -373,6 +406,34 @@ def test_a_branch_that_left_a_main_which_is_not_main_any_more():
         table.replace_main_branch("other")
     table.replace_main_branch("other", force=True)
     assert ids_of(table) == [*BEFORE, 1000, 1001]
+
+
+def test_by_force_a_branch_of_another_line_takes_over_only_what_both_have():
+    table = make_table(f"memory://{uuid.uuid4()}")
+    for number in range(1, 11):
+        table.append(rows(number, 1))
+        if number == 1:
+            table.create_tag("shared")
+            table.create_savepoint()
+    table.create_branch("long", snapshot=10)
+    table.create_branch("short", "shared")
+    table.replace_main_branch("short", force=True)
+    table.append(rows(100, 1))
+    table.create_tag("of-short")
+    table.create_savepoint()
+    table.append(rows(101, 1))
+    result = table.replace_main_branch("long", force=True)
+    assert (result.fork, result.old_snapshot) == (1, 3)
+    assert "with 2 snapshots after snapshot 1, is kept as main@2" in str(result)
+    assert set(table.tags()) == {"long", "shared"}
+    assert [s.id for s in table.savepoints()] == [1]
+    assert ids_of(table.at("shared")) == [1]
+    assert ids_of(table.at("main@2.of-short")) == [1, 100]
+    with pytest.raises(NotFoundError):
+        table.rollback("of-short", destructive=True, force=True)
+    table.append(rows(11, 1))
+    assert ids_of(table) == [*range(1, 12)]
+    assert not table.verify().problems
 
 
 def test_a_beginning_that_expired_on_main_is_still_in_its_past():

@@ -181,6 +181,12 @@ def sealed(context: TableContext, pointer: MainPointer) -> SealedBranchError:
     is_main = context.main_generation is not None
     subject = f"main of '{context.name}'" if is_main else f"'{context.title}', which was main,"
     by = "" if pointer.made_by is None else f" by {pointer.made_by}"
+    if not is_main and pointer.replaced is not None and pointer.replaced.undoes is not None:
+        return SealedBranchError(
+            f"{subject} is not any more: replacement {pointer.replaced.undoes} was undone{by}, and the branch takes no more rows",
+            hint=f"`merge-branch --name {context.branch}` brings its rows to main, `replace-main-branch --name {context.branch}` "
+            "makes it main again; or write to a new branch, made from a tag of main.",
+        )
     return SealedBranchError(
         f"{subject} was replaced by {pointer.main}{by}: replacement {pointer.generation}",
         hint=f"the rows it had are kept as '{former_main_name(pointer.generation)}'. A job whose work the new main's job "

@@ -69,7 +69,7 @@ def conflict_of(case: Case, branch: str) -> MergeConflict | None:
         return MergeConflict(
             "MIXED_COMPACTION",
             f"{len(case.young.mixed)} files of '{branch}' in partition {where} hold rows that main has and rows that "
-            f"it lacks, such as {case.young.mixed[0]}: another engine compacted the branch",
+            f"it lacks, such as {case.young.mixed[0]}: another engine compacted the branch, or it was main when it was compacted",
             both,
             where,
             files=tuple(case.young.mixed),

@@ -9,14 +9,23 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.merge_record import MergeRecord
 from anabranch.kernel.log.properties import FENCE_PROPERTY
+from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.kernel.merge.actions import Nothing
 from anabranch.kernel.provenance.past import past_since
 
 
 def put_fence(branch: TableContext, record: MergeRecord) -> bool:
-    """Commit the fence unless it exists; False if a compaction that may not know of the record came in between."""
+    """Commit the fence unless it exists; False if a compaction that may not know of the record came in between.
+
+    A branch that was main until that was undone takes no commits. Its seal is the fence: whatever began before collides
+    with it, also if the branch becomes main again.
+    """
     head = branch.snapshots.head()
     fence = None if head is None else _find_fence(branch, record, head)
+    if fence is None and head is not None:
+        pointer = is_replaced_by(branch, head)
+        if pointer is not None and pointer.replaced is not None and pointer.replaced.undoes is not None:
+            fence = head
     if fence is None:
         action = Nothing({FENCE_PROPERTY: str(record.number)})
         fence = commit(branch, CommitRequest(action, CommitIdentity.batch(branch.runtime))).snapshot

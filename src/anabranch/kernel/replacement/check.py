@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from anabranch.errors import CommitConflictError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot
@@ -27,6 +28,7 @@ from anabranch.kernel.log.main_pointer import replacements, seal_of
 from anabranch.kernel.log.moment import time_text
 from anabranch.kernel.log.properties import WRITER_PROPERTY
 from anabranch.kernel.log.replacement_facts import replace_facts
+from anabranch.kernel.replacement.common_past import last_in_common
 from anabranch.kernel.replacement.copy_history import tag_clashes
 from anabranch.kernel.replacement.expected import Expected, identified
 from anabranch.kernel.replacement.standing import standing
@@ -62,7 +64,8 @@ def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -
         found += [*_foreign_writers(replacing, head), *tag_clashes(main, target, fork)]
     if found and not wishes.force:
         raise refusal(found)
-    return replacing
+    # By force a branch of another line can become main: what the two share ends where these parted.
+    return replacing if as_commit else replace(replacing, fork=last_in_common(main, fork))
 
 
 def _fork(main: TableContext, target: TableContext) -> SnapshotRef:
