@@ -317,6 +317,29 @@ EXPIRE_GRACE = _duration(
 CONSUMER_EXPIRATION_TIME = _optional_duration(
     "consumer.expiration-time", "Consumers that have not moved for this long are removed; never when absent."
 )
+PARTITION_EXPIRATION_TIME = _optional_duration(
+    "partition.expiration-time",
+    "Partitions older than this expire when the table is maintained; never when absent.",
+)
+PARTITION_EXPIRATION_STRATEGY = _choice(
+    "partition.expiration-strategy",
+    "values-time",
+    ("values-time", "update-time"),
+    "What the age of a partition is counted from: the time that its values stand for, or its newest file.",
+)
+PARTITION_EXPIRATION_MAX_NUM = _count(
+    "partition.expiration-max-num", 100, "Most partitions that expire at once, the oldest first."
+)
+PARTITION_TIMESTAMP_PATTERN = _text(
+    "partition.timestamp-pattern",
+    None,
+    "How the values of partition columns make a time, such as '$dt $hour:00'; the first column when absent.",
+)
+PARTITION_TIMESTAMP_FORMATTER = _text(
+    "partition.timestamp-formatter",
+    None,
+    "How that time is written, such as yyyyMMdd; yyyy-MM-dd, with a time behind it or not, when absent.",
+)
 SAVEPOINT_CREATE_INTERVAL = _optional_duration(
     "savepoint.create-interval",
     "Commits create a savepoint when this much time lies between the newest one's snapshot and theirs.",
@@ -624,7 +647,7 @@ _OTHERS = frozenset({
     *("changelog.num-retained.max", "changelog.num-retained.min", "changelog.time-retained"),
     *("commit.user-prefix", "compaction.early-max.file-num", "compaction.max-sorted-run-num", "consumer.mode"),
     *("file.compression.per.level", "file.format.per.level", "manifest.format", "metadata.stats-mode.per.level"),
-    *("partition.expiration-time", "scan.creation-time-millis", "scan.file-creation-time-millis"),
+    *("partition.expiration-check-interval", "scan.creation-time-millis", "scan.file-creation-time-millis"),
     *("scan.fallback-branch", "scan.fallback-snapshot-branch", "snapshot.expire.execution-mode"),
     *("tag.creation-period-duration", "tag.time-expire-enabled", "sink.watermark-time-zone", "write-buffer-spill.size"),
 })  # fmt: skip

@@ -16,6 +16,7 @@ from anabranch.kernel.repair.health import Finding, health
 from anabranch.kernel.replacement.release import Releases, release_due
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
 from anabranch.maintenance.expire import expire_snapshots
+from anabranch.maintenance.expire_partitions import PartitionExpiry, expire_partitions
 from anabranch.maintenance.orphans import Cleaning, remove_orphan_files
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED, TARGET_FILE_SIZE
 
@@ -32,6 +33,8 @@ class Upkeep:
     dry_run: bool = False
     mains: Releases = Releases()  # noqa: RUF009 - immutable
     """Replaced mains that were kept long enough; of main only."""
+    partitions: PartitionExpiry = PartitionExpiry()  # noqa: RUF009 - immutable
+    """Partitions that were old enough; of main only."""
     left: tuple[Finding, ...] = ()
     """What `health` would still find afterwards, the worst first."""
 
@@ -39,8 +42,9 @@ class Upkeep:
         would = "would be " if self.dry_run else ""
         expired = sum(tally.files for tally in self.expiry.removed.values())
         branches = "".join(f"; {care}" for care in (self.branches, self.mains) if str(care))
+        partitions = f"{self.partitions}; " if self.partitions.partitions else ""
         return (
-            f"{self.compaction.files_before:,} files {would}compacted into {self.compaction.files_after:,}; "
+            f"{partitions}{self.compaction.files_before:,} files {would}compacted into {self.compaction.files_after:,}; "
             f"{len(self.expiry.snapshots):,} snapshots {would}expired with {expired:,} files; "
             f"{self.cleaning.files.height:,} orphan files {would}moved away, {self.cleaning.purged.files:,} {would}purged{branches}"
             + "".join(f"; left: {_told(finding)}" for finding in self.left)
@@ -50,7 +54,7 @@ class Upkeep:
 def maintain(
     context: TableContext, options: Mapping[str, str], *, engine: Engine, dry_run: bool = False
 ) -> Upkeep:
-    """Compact, then expire the snapshots that the options no longer keep, then move orphan files away.
+    """Take old partitions away, compact, expire the snapshots that the options no longer keep, and move orphan files away.
 
     On main, expired branches are deleted first, and replaced mains that were kept long enough are dropped,
     so that what only they held is removed at once; and pins of branches that another engine removed are put back.
@@ -65,11 +69,12 @@ def maintain(
 
     Raises what the three steps raise; what was done before an error stays done.
     """
-    branches, mains = BranchCare(), Releases()
+    branches, mains, partitions = BranchCare(), Releases(), PartitionExpiry(dry_run=dry_run)
     if _is_main(context):
         check_main_there(context)
         branches = tend_branches(context, dry_run=dry_run)
         mains = release_due(context, REPLACED_MAIN_TIME_RETAINED.of(options), dry_run=dry_run)
+        partitions = expire_partitions(context, options, dry_run=dry_run)
     compaction: CompactionResult | None
     try:
         compaction = _would_compact(context, options) if dry_run else compact(context, options, engine=engine)
@@ -82,7 +87,7 @@ def maintain(
     if compaction is None:
         compaction = compact(context, options, engine=engine)
     left = _left(context, options, is_done=not dry_run)
-    return Upkeep(compaction, expiry, cleaning, branches, dry_run, mains, left)
+    return Upkeep(compaction, expiry, cleaning, branches, dry_run, mains, partitions, left)
 
 
 def _left(context: TableContext, options: Mapping[str, str], *, is_done: bool) -> tuple[Finding, ...]:

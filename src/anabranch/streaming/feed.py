@@ -26,6 +26,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.properties import EXPIRED_PARTITIONS_PROPERTY
 from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.kernel.scan.plan import split_starts
@@ -306,6 +307,8 @@ class Feed:
                 return portion
             case "changes":
                 return replace(portion, removed=True)
+            case "fail" if EXPIRED_PARTITIONS_PROPERTY in snapshot.properties:
+                return replace(portion, silent=True)  # age took them away, and no reader has to know
             case "skip":
                 return replace(portion, silent=True)
             case _:

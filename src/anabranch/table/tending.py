@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.kernel.repair.repair import Repair
     from anabranch.maintenance.compact import CompactionResult
     from anabranch.maintenance.cutoff import Cutoff
+    from anabranch.maintenance.expire_partitions import PartitionExpiry
     from anabranch.maintenance.maintain import Upkeep
     from anabranch.maintenance.orphans import Cleaning
 
@@ -123,6 +124,32 @@ class Tending(TableView):
             dry_run=dry_run,
         )
 
+    def expire_partitions(self, older_than: str | None = None, dry_run: bool = False) -> PartitionExpiry:
+        """Take partitions away that are older than the option ``partition.expiration-time`` says, in one commit.
+
+        Their age is counted from the time that their values stand for (``partition.timestamp-pattern`` and
+        ``-formatter``), in UTC, or with ``partition.expiration-strategy = update-time`` from their newest file. Partitions
+        whose values stand for no time stay. Streams pass over the commit; moments before it still have the rows, until
+        they expire. `maintain` does the same.
+
+        Args:
+            older_than: an age such as ``90 d``, instead of the option.
+            dry_run: find out only.
+
+        Raises:
+            InvalidInputError: the table has no partitions, `older_than` is no age, or this view is pinned.
+            OptionError: an option about the time of partitions is not understood.
+            CommitError, StorageError: nothing was taken away.
+        """
+        from anabranch.maintenance.expire_partitions import expire_partitions
+
+        return expire_partitions(
+            self._to_tend(),
+            self.options,
+            older_than_millis=None if older_than is None else _duration(older_than),
+            dry_run=dry_run,
+        )
+
     def remove_orphan_files(self, older_than: Cutoff = "1 d", dry_run: bool = False) -> Cleaning:
         """Set aside the files that no ref of any branch reaches, and purge those that were set aside before.
 
@@ -151,7 +178,7 @@ class Tending(TableView):
         return restore_orphan_files(self._follow(), run, engine=self._engine)
 
     def maintain(self, dry_run: bool = False) -> Upkeep:
-        """Compact, expire snapshots and clean up, as the table's options say. Raises what these three raise.
+        """Expire partitions and snapshots, compact and clean up, as the table's options say. Raises what these raise.
 
         Args:
             dry_run: find out only.

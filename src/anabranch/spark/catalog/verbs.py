@@ -131,6 +131,12 @@ def _expire_snapshots(table: Table, given: Arguments) -> Iterable[Row]:
     return [(len(done.snapshots), done.left, data_files, files - data_files, size)]
 
 
+def _expire_partitions(table: Table, given: Arguments) -> Iterable[Row]:
+    done = table.expire_partitions(**given)
+    number = None if done.snapshot is None else done.snapshot.id
+    return [(one.partition, one.time, one.rows, one.files, one.bytes, number) for one in done.partitions]
+
+
 def _remove_orphan_files(table: Table, given: Arguments) -> Iterable[Row]:
     done = table.remove_orphan_files(**given)
     moved = done.moved.values()
@@ -300,6 +306,17 @@ VERBS: Final[dict[str, Verb]] = {
             ),
             "snapshots BIGINT, snapshots_left BIGINT, data_files BIGINT, metadata_files BIGINT, bytes BIGINT",
             _expire_snapshots,
+        ),
+        Verb(
+            "expire_partitions",
+            "Take partitions away that are older than their option says: one row for each.",
+            (
+                Parameter("older_than", "STRING", "an age such as '90 d', instead of the option"),
+                DRY_RUN,
+            ),
+            "partition STRING, time TIMESTAMP(3) WITH LOCAL TIME ZONE, rows BIGINT, files BIGINT, bytes BIGINT, "
+            "snapshot_id BIGINT",
+            _expire_partitions,
         ),
         Verb(
             "remove_orphan_files",

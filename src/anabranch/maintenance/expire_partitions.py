@@ -1,0 +1,211 @@
+"""Expires partitions: takes those away whose time, or newest file, is older than `partition.expiration-time`.
+
+It is one commit that replaces them by nothing. Rows appended meanwhile to a partition that is old by its values go with
+it; a partition that is old by its files is spared if it got some. Snapshots from before keep the files until they expire.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+
+from anabranch.errors import CommitConflictError, InvalidInputError, OptionError
+from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
+from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.rows.binary_row import decode_row
+from anabranch.format.rows.partition_path import partition_label, value_text
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.actions.overwrite import Overwrite
+from anabranch.kernel.commit.transaction import CommitRequest, commit
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.properties import EXPIRED_PARTITIONS_PROPERTY
+from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.scan.partitions import keys_of_rows
+from anabranch.kernel.scan.pruning import partition_values
+from anabranch.maintenance.partition_times import PartitionTimes
+from anabranch.options import (
+    PARTITION_EXPIRATION_MAX_NUM,
+    PARTITION_EXPIRATION_STRATEGY,
+    PARTITION_EXPIRATION_TIME,
+)
+
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredPartition:
+    """A partition that was, or would be, taken away."""
+
+    partition: str
+    """Such as ``dt=2026-01-01/hour=5``."""
+    time: datetime
+    """The time its values stand for, or that of its newest file."""
+    rows: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionExpiry:
+    """Result of an expiry of partitions, or a preview."""
+
+    partitions: tuple[ExpiredPartition, ...] = ()
+    """Oldest first."""
+    snapshot: Snapshot | None = None
+    """The commit; None if nothing was due, and for a dry run."""
+    dry_run: bool = False
+    timeless: int = 0
+    """Partitions whose values stand for no time, and which never expire."""
+
+    def __str__(self) -> str:
+        would = "would be " if self.dry_run else ""
+        rows = sum(found.rows for found in self.partitions)
+        return f"{len(self.partitions):,} partitions with {rows:,} rows {would}expired"
+
+
+def expire_partitions(
+    context: TableContext,
+    options: Mapping[str, str],
+    *,
+    older_than_millis: int | None = None,
+    dry_run: bool = False,
+) -> PartitionExpiry:
+    """Take away partitions that are older than `partition.expiration-time`.
+
+    Args:
+        context: the branch.
+        options: of the table, with those of the call over them.
+        older_than_millis: the age instead of the option's; without either nothing expires.
+        dry_run: only find out.
+
+    Raises:
+        InvalidInputError: an age is given, and the table has no partitions.
+        OptionError: an option about the time of partitions is not understood.
+        CommitError, StorageError: nothing was taken away.
+    """
+    age = PARTITION_EXPIRATION_TIME.of(options) if older_than_millis is None else older_than_millis
+    if age is None:
+        return PartitionExpiry(dry_run=dry_run)
+    for _ in range(_TRIES):
+        schema = context.schemas.latest()
+        assert schema is not None, "an open table has a schema"
+        if not schema.partition_keys and older_than_millis is not None:
+            raise InvalidInputError(
+                f"'{context.title}' has no partitions that could expire",
+                hint="tables with partition columns have.",
+            )
+        head = context.snapshots.head()
+        if head is None or not schema.partition_keys:
+            return PartitionExpiry(dry_run=dry_run)
+        due = _Due.of(context, schema, head, options, age)
+        if dry_run or not due.expired:
+            return PartitionExpiry(due.expired, None, dry_run, due.timeless)
+        action = Overwrite.where([], any_of(due.conditions), schema)
+        if due.by_files:
+            action = Overwrite(
+                (),
+                target=action.target,
+                condition=action.condition,
+                unchanged_since=SnapshotRef(context.branch_uuid, head.id, head.stamp),
+            )
+        said = {EXPIRED_PARTITIONS_PROPERTY: json.dumps([found.partition for found in due.expired])}
+        request = CommitRequest(action, CommitIdentity.batch(context.runtime), said)
+        try:
+            return PartitionExpiry(due.expired, commit(context, request).snapshot, False, due.timeless)
+        except CommitConflictError as error:
+            if not due.by_files:
+                raise
+            conflict = error
+    raise conflict
+
+
+@dataclass(frozen=True)
+class _Due:
+    """Partitions that are due, oldest first."""
+
+    expired: tuple[ExpiredPartition, ...]
+    conditions: Sequence[Predicate]
+    timeless: int
+    by_files: bool
+
+    @classmethod
+    def of(
+        cls, context: TableContext, schema: TableSchema, head: Snapshot, options: Mapping[str, str], age: int
+    ) -> _Due:
+        live = context.manifests.entries(context.manifests.of_snapshot(head)).live()
+        by_files = PARTITION_EXPIRATION_STRATEGY.of(options) == "update-time"
+        times = PartitionTimes(schema.partition_keys, options)
+        now = removal_time(context)
+        limit = datetime.fromtimestamp(now / 1000, UTC) - timedelta(milliseconds=age)
+        offset = timedelta(milliseconds=context.runtime.clock.local_offset_millis(now))
+        found: list[tuple[ExpiredPartition, Predicate]] = []
+        timeless = 0
+        for rows in _grouped(live, schema):
+            time = _newest(rows, offset) if by_files else times.of(_texts(rows, schema))
+            timeless += time is None
+            if time is not None and time < limit:
+                found.append((_expired(rows, schema, time), _condition(rows, schema)))
+        found.sort(key=lambda one: (one[0].time, one[0].partition))
+        chosen = found[: PARTITION_EXPIRATION_MAX_NUM.of(options)]
+        return cls(tuple(one for one, _ in chosen), [where for _, where in chosen], timeless, by_files)
+
+
+def _grouped(live: EntryFrame, schema: TableSchema) -> list[pl.DataFrame]:
+    """Return the files of each partition, however its row is spelled in the manifests."""
+    unique = live.df["partition"].unique(maintain_order=True)
+    groups: dict[object, int] = {}
+    numbers = [groups.setdefault(key, len(groups)) for key in keys_of_rows(unique, schema)]
+    numbered = pl.DataFrame({"partition": unique, "__group": pl.Series(numbers, dtype=pl.Int64)})
+    joined = live.df.join(numbered, on="partition", how="left", maintain_order="left")
+    return joined.partition_by("__group", maintain_order=True, include_key=False)
+
+
+def _texts(rows: pl.DataFrame, schema: TableSchema) -> dict[str, str | None]:
+    fields = schema.partition_fields
+    values = decode_row([f.type for f in fields], rows["partition"][0], where="a partition")
+    return {
+        f.name: None if value is None else value_text(f.type, value, legacy_names=False)
+        for f, value in zip(fields, values, strict=True)
+    }
+
+
+def _newest(rows: pl.DataFrame, offset: timedelta) -> datetime | None:
+    """Return the time of the newest file; None if a file has none. Files record their writer's wall clock."""
+    millis = rows["creation_time"]
+    newest = None if millis.null_count() else millis.max()
+    if not isinstance(newest, int):
+        return None
+    return datetime.fromtimestamp(newest / 1000, UTC) - offset
+
+
+def _expired(rows: pl.DataFrame, schema: TableSchema, time: datetime) -> ExpiredPartition:
+    fields = schema.partition_fields
+    values = decode_row([f.type for f in fields], rows["partition"][0], where="a partition")
+    return ExpiredPartition(
+        partition_label(fields, values),
+        time,
+        int(rows["row_count"].sum()),
+        rows.height,
+        int(rows["file_size"].sum()),
+    )
+
+
+def _condition(rows: pl.DataFrame, schema: TableSchema) -> Predicate:
+    values = partition_values(rows["partition"].head(1), schema)
+    try:
+        return all_of(
+            ColumnExpression(Column((name,))).same_as(column[0].as_py())
+            for name, column in zip(values.column_names, values.columns, strict=True)
+        )
+    except (OverflowError, ValueError) as error:  # Python has no dates before the year 1
+        raise OptionError(
+            f"a partition has a date that cannot be named: {error}",
+            hint="take it away with table.replace([], where=...).",
+        ) from error
