@@ -245,7 +245,8 @@ def test_a_branch_that_was_main_is_sealed_by_its_name_as_well():
     table.replace_main_branch("fix")
     table.undo_replace()
     with pytest.raises(
-        SealedBranchError, match=r"'db.t\$branch_fix', which was main, is not any more: replacement 1 was undone"
+        SealedBranchError,
+        match=r"'db.t\$branch_fix', which was main, is not any more: replacement 1 was undone",
     ):
         job.append(rows(101, 1))
 

@@ -137,7 +137,9 @@ class FaultyStorage:
 
     def scoped(self, prefix):
         inner = self.inner.scoped(prefix)
-        return FaultyStorage(inner, is_far=self.is_far, _record=self._record, _prefix=names.join(self._prefix, prefix))
+        return FaultyStorage(
+            inner, is_far=self.is_far, _record=self._record, _prefix=names.join(self._prefix, prefix)
+        )
 
     def get(self, path):
         return self._do("get", path, lambda: self.inner.get(path))
