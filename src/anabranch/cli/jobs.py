@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from anabranch.cli import state
 from anabranch.cli.arguments import AcceptEmptyState, AsJson, Conf, DryRun, settings
 from anabranch.cli.job_statuses import ShownStatuses
 from anabranch.cli.output import NOBODY_READS, say, show_json, show_table
+
+if TYPE_CHECKING:
+    from anabranch.service.job_plan import Planned
 
 _EXIT_CODES = {"lost": 5, "failed": 1, "skipped": 1, "taken": 4, "fenced": 3}
 """By the state in which a job ended; of several the first counts. 0 if all ended or were stopped."""
@@ -45,6 +48,14 @@ def run(
             metavar="JOB",
             help="A job without checkpoint that reads its sources as they are declared, though the table has rows of it: "
             "these come a second time. Without this it goes on after its last commit.",
+        ),
+    ] = None,
+    renew: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JOB",
+            help="A job whose checkpoint does not fit its code any more: it goes on after its last commit with a new one, its "
+            "state made anew from its sources. May be repeated.",
         ),
     ] = None,
     available_now: Annotated[
@@ -127,9 +138,6 @@ def run(
 
     spark = service.Spark(master, settings(conf), loud=state.debug)
     jobs = service.declared(files, job or (), warehouse=state.warehouse, spark=spark)
-    if dry_run:
-        _show_plan(service.planned(jobs), json=json)
-        return
     how = service.Run(
         branch,
         from_tag,
@@ -137,7 +145,14 @@ def run(
         checkpoint,
         accept_empty_state=accept_empty_state or (),
         start_anew=start_anew or (),
+        renew=renew or (),
     )
+    if dry_run:
+        plan = service.planned(state.warehouse, jobs, how, spark)
+        _show_plan(plan, json=json)
+        if not all(one.fits for one in plan):
+            raise typer.Exit(1)
+        return
     policy = service.Policy(
         most=max_restarts,
         fail_fast=fail_fast,
@@ -199,10 +214,15 @@ def _told_too(port: int | None, command: str | None) -> Iterator[list[Callable[[
         yield others
 
 
-def _show_plan(found: Sequence[object], *, json: bool) -> None:
+def _show_plan(found: Sequence[Planned], *, json: bool) -> None:
     if json:
         show_json(found)
         return
     columns = ("job", "sink", "sources", "after", "trigger", "place")
     rows = [[getattr(one, column) for column in columns] for one in found]
     show_table(columns, [[", ".join(v) if isinstance(v, tuple) else v for v in row] for row in rows])
+    for one in found:
+        for change in one.changes:
+            say(f"{one.job}: {change}")
+        if one.hint is not None:
+            say(f"{one.job}: its checkpoint does not fit\n  hint: {one.hint}")

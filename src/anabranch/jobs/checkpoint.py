@@ -14,11 +14,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.text.json_object import check_version
 from anabranch.jobs.state.point import Point
 from anabranch.storage.open import local_folder, open_storage
@@ -31,6 +32,8 @@ _COPIES = "@copies"
 """In it, where checkpoints lie on drivers' disks: a folder for each job and branch, with one for each query."""
 _VARIABLE = "ANABRANCH_CHECKPOINTS"
 _HOME = "~/.anabranch/checkpoints"
+ASIDE = "@@"
+"""In the names of checkpoints that were set aside, before their number."""
 _FILE = "anabranch/job.json"
 _DEFINITIONS = "anabranch/definitions"
 _VERSION = 1
@@ -176,6 +179,27 @@ class JobCheckpoint:
         if known is not None and known.branch_uuid == branch_uuid:
             return True
         return SinkRecord(self.storage, branch_uuid).known_identity() is not None
+
+
+def set_aside(checkpoint: JobCheckpoint, options: Mapping[str, str]) -> str | None:
+    """Give a checkpoint another name, ``<its name>@@<n>``, and return where it is; None if nothing has begun there.
+
+    Raises `InvalidInputError` in an object store, where a folder cannot be renamed.
+    """
+    if not checkpoint.is_in_use:
+        return None
+    above, _, name = checkpoint.location.rpartition("/")
+    storage = open_storage(above, options)
+    taken = {folder.rpartition("/")[2] for folder in storage.list_folders()}
+    aside = next(one for n in count(1) if (one := f"{name}{ASIDE}{n}") not in taken)
+    try:
+        storage.rename_folder(name, aside)
+    except UnsupportedFeatureError as error:
+        raise InvalidInputError(
+            f"the checkpoint {checkpoint.location} cannot be set aside: {error.message}",
+            hint="name another folder instead: --checkpoint.",
+        ) from error
+    return f"{above}/{aside}"
 
 
 def checkpoints_of(warehouse: str, job: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:

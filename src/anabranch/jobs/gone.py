@@ -1,4 +1,4 @@
-"""Checkpoints that no job can go on with: their table, or the branch that they wrote to, is gone for good.
+"""Checkpoints that no job goes on with: their table or branch is gone for good, or they were set aside.
 
 They are told by the identities in them and not by names, which others may have by now. One that holds state for tags of
 its table, or that was touched lately, stays: the deletion of a branch may be under way, or its job not have noticed yet.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.jobs.checkpoint import JobCheckpoint, all_checkpoints
+from anabranch.jobs.checkpoint import ASIDE, JobCheckpoint, all_checkpoints
 from anabranch.jobs.state.held import KEPT_FOLDER
 from anabranch.kernel.log.main_branch import main_by_uuid
 from anabranch.runtime import SYSTEM, Runtime
@@ -68,8 +68,8 @@ def _gone(checkpoint: JobCheckpoint, tables: dict[str, Table], now: int) -> Gone
         return None  # of a newer version, or damaged: not for us to judge
     if begun is None:
         return None
-    table = tables.get(begun.table_uuid)
-    if table is not None and _has_branch(table, begun.branch_uuid):
+    table, is_aside = tables.get(begun.table_uuid), ASIDE in checkpoint.location.rpartition("/")[2]
+    if not is_aside and table is not None and _has_branch(table, begun.branch_uuid):
         return None
     newest = 0
     for info in checkpoint.storage.list(recursive=True, include_temporary=True):
@@ -78,7 +78,11 @@ def _gone(checkpoint: JobCheckpoint, tables: dict[str, Table], now: int) -> Gone
         newest = max(newest, info.modified_millis)
     if now - newest < QUIET_MILLIS:
         return None
-    why = "its table is gone" if table is None else f"the branch of '{table.name}' that it wrote to is gone"
+    why = (
+        f"the branch of '{table.name}' that it wrote to is gone" if table is not None else "its table is gone"
+    )
+    if is_aside:
+        why = "it was set aside"
     return GoneCheckpoint(begun.job, checkpoint.location, why)
 
 

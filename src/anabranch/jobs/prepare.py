@@ -53,6 +53,8 @@ class Run:
     """Jobs that may begin without state if none can be recovered."""
     start_anew: Collection[str] = ()
     """Jobs that begin as declared if their checkpoint is missing, even if the table has rows of theirs."""
+    renew: Collection[str] = ()
+    """Jobs whose checkpoint is set aside, so that they go on after their last commit with a new one."""
     makes_branch: bool = False
     """Whether a correction makes the branch: what it begins with is not the job's own work."""
     hands_over: bool = False
@@ -147,9 +149,14 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     return Prepared(job, sink.name, sink, checkpoint, beginning.starts, code, starts.notices, beginning.point)
 
 
+def sink_of(job: Job, lake: Lake, run: Run) -> Table:
+    """Return the branch of its sink to which a job writes. Raises `NotFoundError`."""
+    return _sink(lake.table(job.sink), job, run)
+
+
 def goes_on_at(job: Job, lake: Lake, run: Run) -> JobCheckpoint:
     """Return the checkpoint with which a job continues where its sink is now. Raises `NotFoundError`."""
-    return _checkpoint(job, lake, run, _sink(lake.table(job.sink), job, run))
+    return _checkpoint(job, lake, run, sink_of(job, lake, run))
 
 
 def _sink(main: Table, job: Job, run: Run) -> Table:

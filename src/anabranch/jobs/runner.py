@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.errors import InvalidInputError, SealedBranchError
-from anabranch.jobs.checkpoint import JobCheckpoint
+from anabranch.errors import InvalidInputError, NotFoundError, SealedBranchError
+from anabranch.jobs.checkpoint import JobCheckpoint, set_aside
 from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
+from anabranch.jobs.deployment import deploy, deployment_of
 from anabranch.jobs.frames import Reading, start_query, write_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.looking_up import Made, made_by, made_in
 from anabranch.jobs.pins import SourcePins
-from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare
+from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
 from anabranch.jobs.queries import RunningBatch, RunningQuery
+from anabranch.jobs.resume import resumed
 from anabranch.jobs.schedule import Schedule
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
+from anabranch.jobs.state.operators import operators_of
 from anabranch.jobs.state.settle import settle
 from anabranch.jobs.task import Running
 from anabranch.jobs.topics import check_kept
@@ -53,6 +57,8 @@ class Runner:
     """By job: the checkpoints with which this run has started it."""
     swept: set[str] = field(default_factory=set)
     """Jobs whose checkpoint was cleaned of unfinished files."""
+    renewed: set[str] = field(default_factory=set)
+    """Jobs whose checkpoint was set aside."""
     corrections: dict[str, Correction] = field(default_factory=dict)
     """By job: the mains it was started with."""
 
@@ -65,6 +71,7 @@ class Runner:
         code = code_version(Path(job.place.file))
         if job.name in self.corrections:
             self.corrections[job.name].starts()
+        self._renew(job, batch)
         prepared = prepare(job, self.lake, self.run, code, is_batch=batch)
         self._check_same_work(prepared)
         if self.is_held and prepared.checkpoint is not None and job.name not in self.swept:
@@ -84,24 +91,42 @@ class Runner:
             made = self._made(job, replace(reading, starts={**reading.starts, **starts}))
             return made.rows
 
-        settled = settle(prepared, rows, remade, self.lake, self.run)
-        state, checkpoint, keeper = settled.begun, prepared.checkpoint, None
+        checkpoint = prepared.checkpoint
+        assert checkpoint is not None, "a streaming job has one"
+        operators = operators_of(rows, definition_of(job))
+        now = deployment_of(job, self.lake, code, operators)
+        told = (*prepared.notices, *deploy(checkpoint, now, job.name))
+        settled = settle(prepared, rows, operators, remade, self.lake, run=self.run)
+        state, keeper = settled.begun, None
         if state is not None and state.starts:
             rows = remade(state.starts)
-        if settled.has_state and checkpoint is not None:
+        if settled.has_state:
             keeper = self._keeper(prepared, checkpoint)
             keeper.look()  # before the first batch, after which Spark removes old state
         trigger = self.schedule.trigger or job.trigger
         query = start_query(prepared, rows, self.lake, trigger, made.looked_up)
         return RunningQuery(
             query,
-            prepared.notices,
+            told,
             begun=None if state is None else state.title,
             keeper=keeper,
             pins=SourcePins(job, self.lake, self.runtime) if self.pins_sources else None,
             patience_seconds=self.schedule.patience_seconds,
             runtime=self.runtime,
         )
+
+    def _renew(self, job: Job, batch: bool) -> None:
+        """Set a checkpoint aside that the job is not to go on with: at its first start in this run only."""
+        if job.name not in self.run.renew or job.name in self.renewed or batch:
+            return
+        self.renewed.add(job.name)
+        with suppress(NotFoundError):  # the table, or the branch, is told of by what follows
+            checkpoint = goes_on_at(job, self.lake, self.run)
+            if job.name not in self.run.start_anew:  # what it could not go on without is not set aside
+                resumed(
+                    job, self.lake, sink_of(job, self.lake, self.run), checkpoint.location, since_fork=False
+                )
+            set_aside(checkpoint, self.lake.storage_options)
 
     def _keeper(self, prepared: Prepared, checkpoint: JobCheckpoint) -> StateKeeper:
         job, mirror = prepared.job.name, None

@@ -10,13 +10,14 @@ from anabranch.errors import NotFoundError, UnsupportedFeatureError
 from anabranch.jobs.board import Board
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases, Wanted, take
-from anabranch.jobs.load import NoSessionError, jobs_of, load_all
+from anabranch.jobs.load import NoSessionError, jobs_of, load_all, travel
 from anabranch.jobs.plan import chosen, feeds, in_order
 from anabranch.jobs.prepare import Run, goes_on_at
 from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.supervise import Policy, Stop
 from anabranch.lake import Lake, connect
+from anabranch.service.job_plan import Planned, planned_job, preview
 from anabranch.service.local_spark import local_spark
 from anabranch.storage.open import open_storage
 
@@ -55,19 +56,6 @@ class Spark:
         return self.master or (None if "spark.master" in self.conf else "local[*]")
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A job, in start order."""
-
-    job: str
-    sink: str
-    sources: tuple[str, ...]
-    after: tuple[str, ...]
-    """Jobs that feed it."""
-    trigger: str
-    place: str
-
-
 def declared(
     files: Sequence[str], names: Sequence[str] = (), *, warehouse: str, spark: Spark | None = None
 ) -> list[Job]:
@@ -84,20 +72,25 @@ def declared(
         return chosen(list(jobs_of(load_all(files))), names)
 
 
-def planned(jobs: Sequence[Job]) -> list[Planned]:
-    """Return the jobs in start order. Raises `InvalidInputError` if they feed each other in a circle."""
+def planned(warehouse: str, jobs: Sequence[Job], how: Run, spark: Spark) -> list[Planned]:
+    """Return the jobs in start order, each with what has changed since its last start; nothing is written.
+
+    Spark is started where it must tell whether the operators with state are the same.
+
+    Raises `InvalidInputError` if jobs feed each other in a circle.
+    """
+    ordered = in_order(jobs)
+    previews = {job.name: preview(job, warehouse, how) for job in ordered}
+    asked = [job for job in ordered if previews[job.name].needs_spark]
+    if asked and has_spark():
+        with local_spark(
+            warehouse, "anabranch", master=spark.where, conf=spark.conf, quiet=not spark.loud
+        ) as session:
+            lake = connect(warehouse, spark=session)
+            travel(ordered, session)
+            previews |= {job.name: preview(job, warehouse, how, lake) for job in asked}
     feeding = feeds(jobs)
-    return [
-        Planned(
-            job.name,
-            job.sink,
-            tuple(f"{name}: {source}" for name, source in job.sources.items()),
-            tuple(sorted(feeding[job.name])),
-            str(job.trigger),
-            str(job.place),
-        )
-        for job in in_order(jobs)
-    ]
+    return [planned_job(job, feeding[job.name], previews[job.name]) for job in ordered]
 
 
 def run(
@@ -179,6 +172,15 @@ def _wanted(job: Job, lake: Lake, how: Run) -> Wanted | None:
         with suppress(NotFoundError):  # the branch is still to be created
             key = goes_on_at(job, lake, how).location.rpartition("/")[2]
     return Wanted(key, job.name, sink)
+
+
+def has_spark() -> bool:
+    """Whether PySpark is installed."""
+    try:
+        check_spark()
+    except UnsupportedFeatureError:
+        return False
+    return True
 
 
 def check_spark() -> None:

@@ -36,6 +36,8 @@ class Operators:
     """Whether a watermark is defined, by which state is emitted or dropped."""
     has_processing_time: bool
     """Whether state depends on when rows are processed."""
+    texts: tuple[str, ...] | None = None
+    """The operators as the plan shows them, with ids of expressions; None if that cannot be seen."""
 
     def __str__(self) -> str:
         return ", ".join(dict.fromkeys(self.kinds))
@@ -76,6 +78,7 @@ def operators_of(rows: DataFrame, code: str | None) -> Operators | None:
         None if own is None else _fingerprint(below, own),
         "EventTimeWatermark" in text,
         _PROCESSING_TIME.search(text) is not None,
+        tuple(nodes[place].text for place in tops),
     )
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
-from anabranch.jobs.definition import definition_of
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
-from anabranch.jobs.state.operators import Operators, operators_of
+from anabranch.jobs.state.operators import Operators
 from anabranch.jobs.state.origins import origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.rebuild import first_batch, next_batch
@@ -41,12 +40,15 @@ _OPERATORS = "anabranch/operators"
 Remake = Callable[[Mapping[str, Mapping[str, str]]], "DataFrame"]
 
 
-def settle(prepared: Prepared, rows: DataFrame, remake: Remake, lake: Lake, run: Run) -> Settled:
+def settle(
+    prepared: Prepared, rows: DataFrame, operators: Operators | None, remake: Remake, lake: Lake, *, run: Run
+) -> Settled:
     """Give a streaming job the state that belongs to the point at which it begins, if it has operators with state.
 
     Args:
         prepared: the job.
         rows: its DataFrame, with sources that begin at the point.
+        operators: those of it that keep state; None if there are none.
         remake: the same with sources that begin as the argument says.
         lake: the warehouse.
         run: how it is run.
@@ -55,7 +57,6 @@ def settle(prepared: Prepared, rows: DataFrame, remake: Remake, lake: Lake, run:
     """
     checkpoint = prepared.checkpoint
     assert checkpoint is not None, "a streaming job has one"
-    operators = operators_of(rows, definition_of(prepared.job))
     state = begun_state(checkpoint.storage)
     is_new = not checkpoint.is_in_use
     if operators is not None and is_new and prepared.point is not None:
