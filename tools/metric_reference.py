@@ -5,11 +5,11 @@ import inspect
 import itertools
 import textwrap
 
+from anabranch.jobs import metrics
 from anabranch.jobs.status import JobStatus
 from anabranch.kernel.log import properties
 from anabranch.kernel.log.consumers import ConsumerLag
 from anabranch.kernel.repair.health import Health
-from anabranch.service import job_metrics
 
 PATH = "reference/metrics.md"
 HEADER = """# Metrics
@@ -76,9 +76,7 @@ def page() -> str:
         "\n## Of a commit\n\nProperties of a snapshot, in the column `properties` of `db.t$snapshots`.\n\n"
         f"| property | meaning |\n|---|---|\n{rows}"
     )
-    rows = "".join(
-        f"| `{name}` | {kind} | {meaning} |\n" for name, (kind, meaning) in job_metrics._HELP.items()
-    )
+    rows = "".join(f"| `{name}` | {kind} | {meaning} |\n" for name, (kind, meaning) in metrics._HELP.items())
     parts.append(
         "\n## For Prometheus\n\nServed by `anabranch run --metrics PORT`, with the labels `job_name` and `sink`; the state also with `state`, "
         "and how far a job is behind with `source`.\n\n"

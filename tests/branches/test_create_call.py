@@ -3,16 +3,19 @@
 import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.spark.catalog.verb import checked
-from anabranch.spark.catalog.verbs import verb
+from anabranch.verbs.caller import Session
+from anabranch.verbs.registry import call as call_procedure
+from anabranch.verbs.registry import procedure as procedure_named
 from tests.branches.test_create import tagged
 from tests.support.tables import ids_of
 
 
 def call(table, name, **given):
-    procedure = verb(name)
+    procedure = procedure_named(name)
     names = [column.split()[0] for column in procedure.columns.split(", ")]
-    return [dict(zip(names, row, strict=True)) for row in procedure.rows(table, checked(procedure, given))]
+    return [
+        dict(zip(names, row, strict=True)) for row in call_procedure(procedure, Session(None, table), given)
+    ]
 
 
 def test_a_branch_is_created_and_deleted():

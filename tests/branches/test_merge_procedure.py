@@ -3,15 +3,16 @@
 import pytest
 
 from anabranch.errors import CommitConflictError
-from anabranch.spark.catalog.verb import checked
-from anabranch.spark.catalog.verbs import verb
+from anabranch.verbs.caller import Session
+from anabranch.verbs.registry import call as call_procedure
+from anabranch.verbs.registry import procedure as procedure_named
 from tests.branches.merging import contents, parted, rows
 
 
 def call(table, **given):
-    procedure = verb("merge_branch")
+    procedure = procedure_named("merge_branch")
     names = [column.split()[0] for column in procedure.columns.split(", ")]
-    found = [*procedure.rows(table, checked(procedure, {"branch": "fix", **given}))]
+    found = [*call_procedure(procedure, Session(None, table), {"branch": "fix", **given})]
     assert all(len(row) == len(names) for row in found)
     return [
         {name: value for name, value in zip(names, row, strict=True) if value is not None} for row in found

@@ -12,8 +12,8 @@ import pytest
 
 import anabranch
 from anabranch.cli.main import run
+from anabranch.doctor.machine import Examination, examine
 from anabranch.runtime import SYSTEM, SystemClock
-from anabranch.service.doctor import Examination, examine
 from anabranch.storage import open_storage
 from tests.support.s3 import running_s3
 from tests.support.s3_proxy import proxy_before

@@ -12,8 +12,10 @@ import pytest
 import anabranch
 from anabranch.cli.main import run
 from anabranch.errors import InvalidInputError
-from anabranch.service.lineage import Asked, asked, drawing
 from anabranch.storage.open import open_storage
+from anabranch.verbs.answer import Rich
+from anabranch.verbs.caller import Caller
+from anabranch.verbs.lineage import Asked, asked, drawing
 from tests.support.chance import Chance
 
 CODE = "c" * 40
@@ -349,4 +351,5 @@ def test_the_command_line_starts_without_databases_and_clients():
 def test_a_drawing_for_people_is_no_text():
     from anabranch.lineage.trace import Trace
 
-    assert drawing(Trace("nothing", (), ()), format=None, output=None, json=False).is_for_people
+    answer = drawing(Trace("nothing", (), ()), None, None, Caller("lake", wants_values=False))
+    assert [type(part) for part in answer.shown] == [Rich]

@@ -11,7 +11,9 @@ from anabranch import connect
 from anabranch.cli.main import run
 from anabranch.errors import CommitError, NotFoundError
 from anabranch.runtime import Runtime
-from anabranch.service.maintenance import CompactionJob
+from anabranch.verbs.caller import Caller
+from anabranch.verbs.subject import Tables
+from anabranch.verbs.upkeep import compact as compact_verb
 from tests.support.tables import SCHEMA, ids_of, rows
 
 
@@ -66,17 +68,17 @@ def test_a_compaction_that_goes_on_for_ever_outlives_an_error(tmp_path, monkeypa
 
     compact = type(table).compact
     monkeypatch.setattr(type(table), "compact", compact_but_once)
-    monkeypatch.setattr("anabranch.service.maintenance.SYSTEM", Runtime(sleeper=SimpleNamespace(sleep=sleep)))
-    job = CompactionJob(str(tmp_path), "db.t", full=True).rounds("30 s")
-    assert [done.files_before for done in next(job)] == [0]
-    assert [done.files_before for done in next(job)] == [12]  # the round in between failed
+    monkeypatch.setattr("anabranch.verbs.upkeep.SYSTEM", Runtime(sleeper=SimpleNamespace(sleep=sleep)))
+    job = compact_verb(Tables("db.t", Caller(str(tmp_path))), full=True, every="30 s")
+    assert [done.files_before for done in next(job).value] == [0]
+    assert [done.files_before for done in next(job).value] == [12]  # the round in between failed
     assert pauses == [30, 30]
 
 
 def test_a_compaction_of_what_is_not_there_does_not_go_on(tmp_path):
     connect(str(tmp_path)).create_database("db")
     with pytest.raises(NotFoundError):
-        next(CompactionJob(str(tmp_path), "db.t").rounds("30 s"))
+        next(compact_verb(Tables("db.t", Caller(str(tmp_path))), every="30 s"))
 
 
 def test_replacing_a_tag_says_both_moments_as_json(cli, lake):

@@ -141,7 +141,7 @@ def test_a_closed_pipe_stops_the_jobs(tmp_path):
 def test_a_jvm_that_is_gone_has_an_exit_code_of_its_own(cli, monkeypatch):
     from py4j.protocol import Py4JNetworkError
 
-    from anabranch.service import jobs as service
+    from anabranch.jobs import command as service
 
     def run(*_, **__):
         raise Py4JNetworkError("Answer from Java side is empty")
@@ -157,7 +157,7 @@ def test_a_jvm_that_is_gone_has_an_exit_code_of_its_own(cli, monkeypatch):
     [("ended stopped", 0), ("stopped failed", 1), ("fenced stopped", 3), ("lost failed", 5), ("skipped", 1)],
 )
 def test_exit_codes_say_what_happened(cli, monkeypatch, states, code):
-    from anabranch.service import jobs as service
+    from anabranch.jobs import command as service
 
     ended = [JobStatus(f"j{n}", "db.t", State(name)) for n, name in enumerate(states.split())]
     monkeypatch.setattr(service, "run", lambda *_, **__: ended)
@@ -165,8 +165,8 @@ def test_exit_codes_say_what_happened(cli, monkeypatch, states, code):
 
 
 def test_a_quiet_job_is_written_again_after_a_while_with_how_far_it_is_behind(capsys):
+    from anabranch.jobs.records import Behind
     from anabranch.runtime import Runtime
-    from anabranch.service.job_records import Behind
     from tests.jobs.test_supervise import Time
 
     time = Time()
@@ -193,8 +193,8 @@ def test_on_a_terminal_a_table_shows_times_that_pass(monkeypatch):
     from rich.console import Console
 
     from anabranch.cli import job_statuses
+    from anabranch.jobs.records import Behind
     from anabranch.runtime import SYSTEM
-    from anabranch.service.job_records import Behind
 
     screen = StringIO()
     monkeypatch.setattr(job_statuses, "console", Console(file=screen, force_terminal=True, width=160))

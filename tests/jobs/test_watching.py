@@ -14,10 +14,10 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import InvalidInputError, OptionError
+from anabranch.jobs import hooks
+from anabranch.jobs.hooks import Hook, event_of
+from anabranch.jobs.metrics import JobMetrics, metrics_of
 from anabranch.jobs.status import Activity, JobStatus, State
-from anabranch.service import hooks
-from anabranch.service.hooks import Hook, event_of
-from anabranch.service.job_metrics import JobMetrics, metrics_of
 from tests.support.tables import make_table, rows
 
 RUNNING = JobStatus("clean", "db.t", State.RUNNING, 1, 5, 2.5, activity=Activity.WORKING, batch_millis=7_000)

@@ -7,8 +7,9 @@ import pytest
 import anabranch
 from anabranch.errors import InvalidInputError
 from anabranch.lineage import remembered
-from anabranch.spark.catalog.verb import checked
-from anabranch.spark.catalog.verbs import verb
+from anabranch.verbs.caller import Session
+from anabranch.verbs.registry import call as call_procedure
+from anabranch.verbs.registry import procedure as procedure_named
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,8 @@ def lake(tmp_path_factory):
 
 
 def call(lake, name, table, **given):
-    procedure = verb(name)
-    found = [*procedure.rows(lake.table(table), checked(procedure, given))]
+    procedure = procedure_named(name)
+    found = [*call_procedure(procedure, Session(None, lake.table(table)), {"table": table, **given})]
     columns = [column.split()[0] for column in procedure.columns.split(", ")]
     assert all(len(row) == len(columns) for row in found)
     return found

@@ -11,8 +11,8 @@ import typer.main
 import yaml
 
 from anabranch.cli.main import app
+from anabranch.jobs.metrics import _HELP, _STATES, JobMetrics
 from anabranch.jobs.status import JobStatus, State
-from anabranch.service.job_metrics import _HELP, _STATES, JobMetrics
 
 FOLDER = Path(__file__).parents[2] / "examples" / "operating"
 OPTIONS = {

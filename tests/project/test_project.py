@@ -12,6 +12,7 @@ import pytest
 
 import anabranch
 import anabranch.spark
+from anabranch.verbs.registry import PROCEDURES
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -61,7 +62,7 @@ def test_the_example_of_windows_runs(tmp_path):
 
 
 def test_the_page_about_sql_lists_all_procedures():
-    verbs = pytest.importorskip("anabranch.spark.catalog.verbs").VERBS
+    verbs = PROCEDURES
     rows = re.findall(
         r"^\| (`\w+`(?:, `\w+`)*) \|(.*)\|$", (ROOT / "docs" / "spark-sql.md").read_text(), re.MULTILINE
     )
@@ -69,7 +70,7 @@ def test_the_page_about_sql_lists_all_procedures():
         name: set(re.findall(r"`(\w+)`", what)) for names, what in rows for name in re.findall(r"\w+", names)
     }
     for name, verb in verbs.items():
-        assert listed.get(name) == {parameter.name for parameter in verb.parameters}, name
+        assert listed.get(name) == {parameter.sql_name for parameter in verb.of_procedure}, name
 
 
 def test_the_page_of_benchmarks_is_current():

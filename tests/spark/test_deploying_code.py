@@ -156,7 +156,7 @@ def j(events):
 
 def test_a_dry_run_tells_it_and_writes_nothing(lake, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    from anabranch.service import jobs as service
+    from anabranch.jobs import command as service
 
     class Session:
         def __enter__(self):

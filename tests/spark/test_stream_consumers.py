@@ -10,7 +10,6 @@ from anabranch.errors import InvalidNameError, NotFoundError, OptionError
 from anabranch.kernel.log.consumers import consumer_lags, find_consumer
 from anabranch.options import CONSUMER_ID
 from anabranch.runtime import SystemClock
-from anabranch.service import refs as service
 from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
 from anabranch.spark.types.columns import arrow_schema
 from tests.support.faults import FaultyStorage, fail, run
@@ -147,7 +146,7 @@ def test_a_checkpoint_wins_over_the_consumer_and_says_so(table, caplog):
     first = reader_of(table, scan__snapshot_id=1)
     start = first.initialOffset()
     end = latest(first, start)
-    service.reset_consumer(table, "etl", 2)
+    table.reset_consumer("etl", 2)
     restarted = reader_of(table)
     with caplog.at_level(logging.WARNING):
         restarted.partitions(start, end)
@@ -166,7 +165,7 @@ def test_a_consumer_that_was_deleted_is_made_again_where_the_checkpoint_is(table
     table.append(rows(0, 1))
     reader = reader_of(table)
     end = latest(reader, reader.initialOffset())
-    service.delete_consumer(table, "etl")
+    table.delete_consumer("etl")
     restarted = reader_of(table)
     restarted.partitions(end, end)
     assert stands_at(table) == 2
@@ -255,7 +254,7 @@ def test_nothing_is_lost_while_a_query_is_stopped(lake, stream):
     src.compact(full=True)
     src.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
     assert src.context.snapshots.earliest_id() == stands_at(src) == 2 - behind
-    (shown,) = service.consumers(src)
+    (shown,) = src.consumers()
     assert (shown.name, shown.rows) == ("etl", 6 + 3 * behind)
 
     stream.run(stream.source(consumer_id="etl"))  # from its checkpoint

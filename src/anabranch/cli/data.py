@@ -42,9 +42,9 @@ def read(
     json: AsJson = False,
 ) -> None:
     """Read rows of a table, or of a system table such as 'db.t$files'; with --json one object a line."""
+    from anabranch.frames.row_values import First, rows_of
     from anabranch.service import tables as service
     from anabranch.service.system_tables import is_system_table
-    from anabranch.service.values import First, rows_of
 
     most = limited(None if limit is None else limit.rows, is_given=limit is not None, usual=20)
     if is_system_table(table):
@@ -86,8 +86,8 @@ def append(
     json: AsJson = False,
 ) -> None:
     """Append the rows of a file."""
+    from anabranch.frames.user_files import read_rows
     from anabranch.service import tables as service
-    from anabranch.service.files import read_rows
 
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
     snapshot = view.append(read_rows(source, format, view.scan().reader.schema))
@@ -114,9 +114,9 @@ def overwrite(
     json: AsJson = False,
 ) -> None:
     """Replace rows by those of a file: the partitions that occur in it, or all rows of an unpartitioned table."""
+    from anabranch.frames.user_files import read_rows
     from anabranch.service import tables as service
-    from anabranch.service.files import read_rows
-    from anabranch.service.maintenance import partition_values
+    from anabranch.verbs.upkeep import partition_values
 
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
     values = next(iter(partition_values([] if partition is None else [partition]) or ()), None)

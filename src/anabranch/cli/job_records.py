@@ -17,7 +17,7 @@ from anabranch.cli.output import ago, console, late, say, show_json, show_table
 from anabranch.runtime import SYSTEM
 
 if TYPE_CHECKING:
-    from anabranch.service.job_records import SeenJob
+    from anabranch.jobs.records import SeenJob
 
 _FAILED, _STUCK, _LATE, _NONE = 1, 6, 7, 8
 _COLUMNS = ("job", "sink", "process", "state", "batch", "last batch", "behind", "rows/s", "restarts", "")
@@ -45,7 +45,7 @@ def jobs(
     Exit codes, for monitoring: 0 all is well; 1 a job failed, or its process is gone; 6 one is stuck; 7 one is late, with
     --late-after; 8 there are none.
     """
-    from anabranch.service import job_records as service
+    from anabranch.jobs import records as service
 
     if not watch:
         found = _chosen(service.jobs_of_warehouse(state.warehouse), job)
@@ -65,7 +65,7 @@ def _chosen(found: Sequence[SeenJob], names: Sequence[str] | None) -> list[SeenJ
 
 
 def _watch(interval: float, names: Sequence[str] | None, *, json: bool) -> None:
-    from anabranch.service import job_records as service
+    from anabranch.jobs import records as service
 
     live = Live(console=console, auto_refresh=False) if console.is_terminal and not json else None
     if live is None:
@@ -97,7 +97,7 @@ def restart(
 
 
 def _ask(job: str, what: Any, limit: float, *, json: bool) -> None:
-    from anabranch.service import job_records as service
+    from anabranch.jobs import records as service
 
     found = service.ask(state.warehouse, job, what, patience_seconds=limit)
     for one in found:

@@ -17,7 +17,7 @@ from anabranch.cli.output import ago, console, late, say, show_json
 from anabranch.runtime import SYSTEM, Runtime
 
 if TYPE_CHECKING:
-    from anabranch.service.jobs import JobStatus
+    from anabranch.jobs.command import JobStatus
 
 _STYLES = {
     "running": "green",

@@ -15,7 +15,7 @@ from anabranch.cli.job_statuses import ShownStatuses
 from anabranch.cli.output import NOBODY_READS, say, show_json, show_table
 
 if TYPE_CHECKING:
-    from anabranch.service.job_plan import Planned
+    from anabranch.jobs.preview import Planned
 
 _EXIT_CODES = {"lost": 5, "failed": 1, "skipped": 1, "taken": 4, "fenced": 3}
 """By the state in which a job ended; of several the first counts. 0 if all ended or were stopped."""
@@ -132,9 +132,9 @@ def run(
     Exit codes: 0 all jobs ended or were stopped; 1 one was given up; 2 wrong declarations or options; 3 one is fenced, for
     another branch took the place of main; 4 another process runs or took one; 5 Spark's JVM is gone; 141 nobody reads standard output.
     """
-    from anabranch.service import jobs as service
-    from anabranch.service.job_lag import lags_of
-    from anabranch.service.keeping import keeping_of
+    from anabranch.jobs import command as service
+    from anabranch.jobs.keeping import keeping_of
+    from anabranch.jobs.lag import lags_of
 
     spark = service.Spark(master, settings(conf), loud=state.debug)
     jobs = service.declared(files, job or (), warehouse=state.warehouse, spark=spark)
@@ -197,8 +197,8 @@ def run(
 @contextmanager
 def _told_too(port: int | None, command: str | None) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
     """What is told of statuses beside the terminal: metrics, and a command of the user."""
-    from anabranch.service.hooks import Hook
-    from anabranch.service.job_metrics import metrics_of
+    from anabranch.jobs.hooks import Hook
+    from anabranch.jobs.metrics import metrics_of
 
     others: list[Callable[[Sequence[Any]], None]] = []
     with ExitStack() as stack:

@@ -12,19 +12,10 @@ import typer
 
 from anabranch.cli import (
     alter,
-    branches,
-    cascade,
-    comparing,
-    correct,
     data,
     job_records,
     jobs,
-    lineage,
-    maintenance,
     page,
-    partitions,
-    refs,
-    replacing,
     sql,
     state,
     system,
@@ -32,6 +23,7 @@ from anabranch.cli import (
     tables,
 )
 from anabranch.cli.arguments import settings
+from anabranch.cli.commands import add_all
 from anabranch.cli.output import NOBODY_READS, runnable, say, show_json
 from anabranch.errors import (
     AnabranchError,
@@ -40,6 +32,8 @@ from anabranch.errors import (
     JobTakenError,
     SealedBranchError,
 )
+from anabranch.verbs import lineage
+from anabranch.verbs.registry import VERBS
 from anabranch.version import __version__
 
 FAILED, WRONG_USAGE, CONFLICT, TAKEN, ENGINE_GONE = 1, 2, 3, 4, 5
@@ -56,23 +50,15 @@ for group in (
     tables,
     alter,
     data,
-    refs,
-    branches,
-    replacing,
-    comparing,
-    lineage,
-    maintenance,
-    partitions,
     system_tables,
     sql,
     jobs,
     job_records,
-    cascade,
-    correct,
     page,
     system,
 ):
     group.register(app)
+add_all(app, VERBS.values(), {"lineage": lineage.HELP})
 
 
 def _show_version(wanted: bool) -> None:

@@ -39,7 +39,7 @@ def doctor(
 
     Exit code 1 if something failed; what is missing is optional.
     """
-    from anabranch.service.doctor import Examination, examine
+    from anabranch.doctor.machine import Examination, examine
 
     asked = Examination(state.warehouse, read_only, master, settings(conf))
     found = []

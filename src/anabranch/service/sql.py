@@ -18,9 +18,9 @@ from anabranch.errors import (
     SqlError,
     UnsupportedFeatureError,
 )
+from anabranch.frames.row_values import tuples_of
+from anabranch.jobs.local_spark import local_spark
 from anabranch.lake import connect
-from anabranch.service.local_spark import local_spark
-from anabranch.service.values import tuples_of
 from anabranch.table.upkeep_statements import point_to_verb
 
 _CONDITION = re.compile(r"^\[(?P<condition>[A-Z_.0-9]+)\] (?P<text>.*?)(?: SQLSTATE: \w+)?$", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Tags and savepoints of a table, and rollback to one."""
+"""Tags, savepoints and consumers of a table, and rollback to a moment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.consumers import ConsumerLag, consumer_lags, forget_consumer, move_consumer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_versions import located
 from anabranch.kernel.log.moment import Moment, newest
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Keeping(TableView):
-    """Table methods for tags, savepoints and rollback."""
+    """Table methods for tags, savepoints, consumers and rollback."""
 
     def tags(self, *, include_internal: bool = False) -> list[str]:
         """Return the names of this branch's tags, sorted; internal ones only if asked for."""
@@ -138,6 +139,21 @@ class Keeping(TableView):
             lambda main: delete_savepoint(main, savepoint_id),
             lambda main, deleted: find_savepoint(main, deleted.id) is None,
         )
+
+    def consumers(self) -> list[ConsumerLag]:
+        """Return the consumers of this branch by name, and how far each is behind."""
+        return consumer_lags(self._follow())
+
+    def reset_consumer(self, name: str, next_snapshot: int | None = None) -> int:
+        """Make a consumer read that snapshot next, or the next commit if None; return which that is.
+
+        Raises `NotFoundError` if there is no such consumer, `InvalidInputError` if the snapshot is not retained.
+        """
+        return move_consumer(self._follow(), name, next_snapshot)
+
+    def delete_consumer(self, name: str) -> None:
+        """Delete a consumer, and let go of what was kept for it. Raises `NotFoundError`."""
+        forget_consumer(self._follow(), name)
 
     def rollback(
         self, version: str | int, *, destructive: bool = False, force: bool = False, dry_run: bool = False

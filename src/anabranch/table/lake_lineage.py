@@ -14,6 +14,7 @@ from anabranch.lineage.trace import Job, Trace
 
 if TYPE_CHECKING:
     from anabranch.lineage.index import CaughtUp, LineageIndex
+    from anabranch.lineage.openlineage.export import Exported
 
 
 class LakeLineage:
@@ -58,6 +59,12 @@ class LakeLineage:
     def rebuild(self) -> CaughtUp:
         """Rebuild the index from the tables, including commits that have expired. Raises `StorageError`."""
         return self.index.rebuild()
+
+    def export(self, to: str, **how: Any) -> Exported:
+        """Send an event of OpenLineage for each commit that names its job; `how` as `anabranch.table.lineage_export.send`."""
+        from anabranch.table.lineage_export import send
+
+        return send(self._catalog, self, to, **how)
 
     @contextmanager
     def reading(self) -> Iterator[Known]:

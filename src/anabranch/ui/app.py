@@ -21,13 +21,13 @@ from anabranch.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from anabranch.service.memory import give_back
 from anabranch.ui import correction
 from anabranch.ui.answers import ANSWERS
 from anabranch.ui.asked import Asked
 from anabranch.ui.assets import read_asset
 from anabranch.ui.cells import to_json
 from anabranch.ui.site import Site, stamp
+from anabranch.verbs.memory import give_back
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,27 +14,27 @@ from anabranch.ui.actions import command
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import snapshot_prefix
 from anabranch.ui.site import Site
+from anabranch.verbs.corrections import planned_correction
 
 if TYPE_CHECKING:
-    from anabranch.service.cascade import GroupInfo
+    from anabranch.table.grouping import GroupInfo
 
 WHAT: Final = ("run", "undo")
 
 
 def plan(site: Site, asked: Asked) -> dict[str, Any]:
     """Return what correcting a table from a tag would do, what can be taken back, and the command for a terminal."""
-    from anabranch.service import correct as service  # loads Spark's Python, which most pages never need
+    from anabranch.cascade.telling import command_of, told_plan
 
     table, tag = asked.text("table"), asked.text("tag")
-    wanted = service.Correction(table, tag, site.jobs)
-    found = service.plan(site.warehouse, wanted)
+    found = planned_correction(site.warehouse, table, tag, site.jobs)
     group = _last_group(site.lake, table)
     return {
         "plan": found.to_dict(),
         "tables": list(found.tables),
-        "told": list(service.told_plan(found, site.jobs)),
+        "told": list(told_plan(found, site.jobs)),
         "undo": None if group is None else {"number": group.number, "tables": _tables(group)},
-        "command": service.command_of(found, site.jobs or ("FILE",)),
+        "command": command_of(found, site.jobs or ("FILE",)),
     }
 
 
@@ -68,9 +68,7 @@ def act(site: Site, asked: Asked) -> dict[str, Any] | None:
             hint="start it with `anabranch ui --allow-actions --jobs FILE`.",
         )
     if what == "run":
-        from anabranch.service import correct as service
-
-        changed = list(service.plan(site.warehouse, service.Correction(table, tag, site.jobs)).tables)
+        changed = list(planned_correction(site.warehouse, table, tag, site.jobs).tables)
     else:
         group = _last_group(site.lake, table)
         changed = [] if group is None else _tables(group)

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from anabranch.service.comparing import describe
 from anabranch.ui.asked import Asked
 from anabranch.ui.cells import cell
 from anabranch.ui.site import Site
+from anabranch.verbs.branches import describe_diff
 
 _MOST_PARTITIONS = 1_000
 _MOST_ROWS = 400
@@ -28,7 +28,9 @@ def difference(site: Site, asked: Asked) -> dict[str, Any]:
     diff = table.diff(left, right)
     wants_rows = asked.flag("rows")
     limit = asked.number("limit", 100, least=1, most=_MOST_ROWS)
-    info = describe(diff, count=wants_rows, limit=limit if wants_rows else 0, filter=asked.optional("filter"))
+    info = describe_diff(
+        diff, count=wants_rows, limit=limit if wants_rows else 0, filter=asked.optional("filter")
+    )
     size = {
         side: int(frame["file_size"].sum())
         for side, frame in (("added", diff.files.added), ("removed", diff.files.removed))

@@ -10,12 +10,12 @@ from itertools import count
 from typing import Any, Final
 
 from anabranch import Snapshot
-from anabranch.service.branch_log import BranchOperation, made_by, recorded
 from anabranch.system_tables import View, read_system_table
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import Line, snapshot_prefix
 from anabranch.ui.lanes import Lane, fill, lanes_of
 from anabranch.ui.site import Site
+from anabranch.verbs.branch_log import BranchOperation, made_by, recorded
 
 _UNFOLDED: Final = 6
 """Newest snapshots of a lane that stand alone, unless they are compactions."""

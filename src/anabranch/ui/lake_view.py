@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from anabranch import AnabranchError, Table, __version__
-from anabranch.service.job_records import behind, jobs_of_lake
+from anabranch.jobs.records import behind, jobs_of_lake
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import line_of
 from anabranch.ui.lineage_view import lineage_of, reading

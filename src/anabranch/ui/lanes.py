@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anabranch import AnabranchError, Table
-from anabranch.service.branch_log import BranchOperation
 from anabranch.ui.history import Line
 from anabranch.ui.site import Site
+from anabranch.verbs.branch_log import BranchOperation
 
 _DEEPEST: Final = 20_000
 """Snapshots of main that are read to find where a branch began."""

@@ -14,10 +14,10 @@ from typing import Final
 import uvicorn
 
 from anabranch.errors import InvalidInputError
-from anabranch.service.memory import limit_metadata_cache
 from anabranch.ui.app import make_app
 from anabranch.ui.guard import Guard, new_secret
 from anabranch.ui.site import Site
+from anabranch.verbs.memory import limit_metadata_cache
 
 ADDRESS: Final = "127.0.0.1"
 USUAL_PORT: Final = 8765

@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 
 from anabranch import AnabranchError, Table
+from anabranch.frames.row_values import First, tuples_of
 from anabranch.lineage.recording import aside
 from anabranch.options import TARGET_FILE_SIZE
 from anabranch.service.schema_history import phrases
 from anabranch.service.tables import describe, shown_options
-from anabranch.service.values import First, tuples_of
 from anabranch.system_tables import View, read_system_table
 from anabranch.ui.asked import Asked
 from anabranch.ui.cells import cell

@@ -11,20 +11,30 @@ from anabranch.errors import NotFoundError
 from anabranch.format.schema.ddl import parse_columns
 from anabranch.format.text.names import SYSTEM_DATABASE
 from anabranch.spark.catalog import java
+from anabranch.spark.catalog.called import (
+    PROCEDURES,
+    TABLE,
+    Parameter,
+    Place,
+    Verb,
+    arguments,
+    called,
+)
+from anabranch.spark.catalog.called import procedure as procedure_named
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
 from anabranch.spark.catalog.recached import recached
-from anabranch.spark.catalog.verb import TABLE, Parameter, Verb, checked
-from anabranch.spark.catalog.verbs import VERBS, verb
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.internals import internal_rows
+from anabranch.spark.tasks.engine import SparkEngine
 from anabranch.spark.types.columns import arrow_schema, spark_schema
+from anabranch.table import Table
 
 _PROCEDURES = f"{java.CONNECTOR}.catalog.procedures"
 
 
 def procedure_names() -> list[str]:
     """Return the names of all procedures."""
-    return list(VERBS)
+    return list(PROCEDURES)
 
 
 def procedure(jvm: Jvm, warehouse: Warehouse, levels: Sequence[str], name: str) -> Procedure:
@@ -35,7 +45,7 @@ def procedure(jvm: Jvm, warehouse: Warehouse, levels: Sequence[str], name: str) 
             hint=f"procedures are in {warehouse.catalog}.{SYSTEM_DATABASE}: "
             f"CALL {warehouse.catalog}.{SYSTEM_DATABASE}.{name}(...).",
         )
-    return Procedure(jvm, warehouse, verb(name))
+    return Procedure(jvm, warehouse, procedure_named(name))
 
 
 class Procedure(JavaProxy):
@@ -48,13 +58,13 @@ class Procedure(JavaProxy):
         self.jvm = jvm
         self._warehouse = warehouse
         self._verb = what
-        self._parameters = (TABLE, *what.parameters)
+        self._parameters = arguments(what)
 
     def name(self) -> str:
-        return self._verb.name
+        return self._verb.sql_name
 
     def description(self) -> str:
-        return self._verb.meaning
+        return self._verb.help.partition("\n")[0]
 
     def bind(self, _types: Any) -> Procedure:
         return self
@@ -67,28 +77,38 @@ class Procedure(JavaProxy):
         return self.jvm.array(f"{_PROCEDURES}.ProcedureParameter", made)
 
     def call(self, row: Any) -> Any:
-        given = {p.name: _value(row, place, p) for place, p in enumerate(self._parameters)}
-        name = given.pop("table")
+        given = {p.sql_name: _value(row, place, p) for place, p in enumerate(self._parameters)}
+        warehouse = self._warehouse
+        assert isinstance(warehouse.engine, SparkEngine), "it is a catalog of Spark"
+        place = Place(warehouse.engine.spark, warehouse.files, warehouse.options)
+        if TABLE not in self._parameters:
+            answer = called(self._verb, None, place, given)
+        else:
+            short, table = self._table(given["table"])
+            with recached(self.jvm, warehouse, short, given.get("branch")):
+                answer = called(self._verb, table, place, given)
+        return self.jvm.list([Answer(self.jvm, self._verb, answer)]).iterator()
+
+    def _table(self, name: str | None) -> tuple[str, Table]:
+        """Open the table of that name, which may begin with the catalog. Raises `NotFoundError`."""
         if name is None:
             raise NotFoundError("no table is named", hint="write table => 'db.t'.")
         own = f"{self._warehouse.catalog}."
         short = name.removeprefix(own) if name.count(".") > 1 else name
         try:
-            table = self._warehouse.table(short)
+            return short, self._warehouse.table(short)
         except NoSuchTableError as error:
             raise NotFoundError(
                 f"table '{name}' does not exist in catalog '{self._warehouse.catalog}'",
                 hint=f"SHOW TABLES IN {own}{short.partition('.')[0]} lists those there are.",
             ) from error
-        with recached(self.jvm, self._warehouse, short, given.get("branch")):
-            answer = list(self._verb.rows(table, checked(self._verb, given)))
-        return self.jvm.list([Answer(self.jvm, self._verb, answer)]).iterator()
 
     def _declared(self, parameter: Parameter) -> Any:
         declare = getattr(self.jvm.of(f"{_PROCEDURES}.ProcedureParameter"), "in")
         types = self.jvm.of("org.apache.spark.sql.types.DataType")
-        declared = declare(parameter.name, types.fromDDL(parameter.type)).comment(parameter.meaning)
-        return (declared if parameter.required else declared.defaultValue("NULL")).build()
+        kind = types.fromDDL(parameter.sql_type)
+        declared = declare(parameter.sql_name, kind).comment(parameter.option.help)
+        return (declared if parameter.is_needed_in_sql else declared.defaultValue("NULL")).build()
 
 
 class Answer(JavaProxy):
@@ -100,14 +120,14 @@ class Answer(JavaProxy):
     def __init__(self, jvm: Jvm, what: Verb, rows: Sequence[tuple[Any, ...]]) -> None:
         self.jvm = jvm
         self._verb = what
-        self._fields = parse_columns(what.columns)
+        self._fields = parse_columns(what.columns or "")
         self._rows = rows
 
     def readSchema(self) -> Any:  # noqa: N802
         return self.jvm.struct(spark_schema(self._fields))
 
     def description(self) -> str:
-        return f"answer of {self._verb.name}"
+        return f"answer of {self._verb.sql_name}"
 
     def rows(self) -> Any:
         columns = arrow_schema(self._fields)
@@ -127,9 +147,11 @@ class Answer(JavaProxy):
 def _value(row: Any, place: int, parameter: Parameter) -> Any:
     if row.isNullAt(place):
         return None
-    match parameter.type:
+    match parameter.sql_type:
         case "STRING":
             return str(row.getUTF8String(place).toString())
         case "BOOLEAN":
             return bool(row.getBoolean(place))
+        case "DOUBLE":
+            return float(row.getDouble(place))
     return int(row.getLong(place))

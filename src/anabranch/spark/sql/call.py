@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, SqlError
 from anabranch.format.text.names import SYSTEM_DATABASE
-from anabranch.spark.catalog.verb import TABLE, Verb, checked
-from anabranch.spark.catalog.verbs import verb
+from anabranch.spark.catalog.called import TABLE, Parameter, Place, Verb, arguments, called, procedure
+from anabranch.spark.context.attached import known_options
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import Reader
 from anabranch.spark.sql.scanner import Word, matches
@@ -26,39 +26,45 @@ def call(spark: SparkSession, names: Names, tables: Tables, reader: Reader) -> D
             f"there is no procedure '{'.'.join(parts)}'",
             hint=f"procedures are in {own}: CALL {own}.{parts[-1]}(...).",
         )
-    found = verb(parts[-1])
+    found = procedure(parts[-1])
     words = reader.inside("( ... )")
     reader.end()
     given = _values(spark, _texts(reader, words, found), found)
-    name = given.pop(TABLE.name, None)
-    if name is None:
-        raise NotFoundError("no table is named", hint="write table => 'db.t'.")
-    short = name.removeprefix(f"{names.catalog}.") if name.count(".") > 1 else name
-    rows = list(found.rows(tables.open(short), checked(found, given)))
-    return spark.createDataFrame(rows, found.columns)
+    table = None
+    if TABLE in arguments(found):
+        name = given.get(TABLE.name)
+        if name is None:
+            raise NotFoundError("no table is named", hint="write table => 'db.t'.")
+        table = tables.open(name.removeprefix(f"{names.catalog}.") if name.count(".") > 1 else name)
+    rows = called(found, table, Place(spark, names.files, known_options(spark)), given)
+    return spark.createDataFrame(rows, str(found.columns))
 
 
 def _texts(reader: Reader, words: list[Word], found: Verb) -> dict[str, str]:
     """Return the texts of the arguments, by parameter name."""
-    parameters = {p.name: p for p in (TABLE, *found.parameters)}
+    parameters = _parameters(found)
     given: dict[str, str] = {}
     for place, argument in enumerate(_split(words)):
         named = matches(argument, 1, "=>")
         if not named and place >= len(parameters):
             raise InvalidInputError(
-                f"procedure '{found.name}' takes {len(parameters)} arguments",
+                f"procedure '{found.sql_name}' takes {len(parameters)} arguments",
                 hint=f"they are: {', '.join(parameters)}.",
             )
         name = argument[0].name.lower() if named else list(parameters)[place]
         if name not in parameters:
             raise InvalidInputError(
-                f"procedure '{found.name}' has no argument '{name}'",
+                f"procedure '{found.sql_name}' has no argument '{name}'",
                 hint=f"they are: {', '.join(parameters)}.",
             )
         if name in given:
             raise SqlError(f"argument '{name}' is given twice", hint="leave one out.")
         given[name] = reader.span(argument[2:] if named else argument)
     return given
+
+
+def _parameters(found: Verb) -> dict[str, Parameter]:
+    return {parameter.sql_name: parameter for parameter in arguments(found)}
 
 
 def _split(words: list[Word]) -> list[list[Word]]:
@@ -75,7 +81,7 @@ def _split(words: list[Word]) -> list[list[Word]]:
 
 def _values(spark: SparkSession, texts: dict[str, str], found: Verb) -> dict[str, Any]:
     """Return the values of the arguments, as computed by Spark."""
-    types = {p.name: p.type for p in (TABLE, *found.parameters)}
+    types = {name: p.sql_type for name, p in _parameters(found).items()}
     if not texts:
         return {}
     row = spark.sql(

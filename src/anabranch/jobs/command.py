@@ -11,14 +11,14 @@ from anabranch.jobs.board import Board
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases, Wanted, take
 from anabranch.jobs.load import NoSessionError, jobs_of, load_all, travel
+from anabranch.jobs.local_spark import local_spark
 from anabranch.jobs.plan import chosen, feeds, in_order
 from anabranch.jobs.prepare import Run, goes_on_at
+from anabranch.jobs.preview import Planned, planned_job, preview
 from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.supervise import Policy, Stop
 from anabranch.lake import Lake, connect
-from anabranch.service.job_plan import Planned, planned_job, preview
-from anabranch.service.local_spark import local_spark
 from anabranch.storage.open import open_storage
 
 __all__ = [

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from anabranch.errors import InvalidInputError
+from anabranch.jobs.records import Behind, behind
 from anabranch.jobs.status import Activity, JobStatus, State
 from anabranch.lake import connect
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.service.job_records import Behind, behind
 
 _HOST: Final = "127.0.0.1"
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.place import DATABASE_SUFFIX
+from anabranch.doctor.check import Check
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.checkpoint import FOLDER, local_root
 from anabranch.runtime import Runtime
-from anabranch.service.finding import Check
 from anabranch.storage.open import local_folder, open_storage
 from anabranch.storage.protocol import Storage
 

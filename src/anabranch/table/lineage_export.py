@@ -1,4 +1,4 @@
-"""Export of lineage, for the command line."""
+"""Sends lineage as events of OpenLineage to a file or a server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from anabranch.catalog import FilesystemCatalog
 from anabranch.errors import OptionError, UnsupportedFeatureError
-from anabranch.lineage.store import CommitStore
+from anabranch.lineage.store import CommitStore, LineageSource
 from anabranch.maintenance.cutoff import cutoff_of
 from anabranch.options import parse_duration
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.service.tables import open_lake
 from anabranch.storage.open import open_storage
 
 if TYPE_CHECKING:
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
 _BEGINNING = "beginning"
 
 
-def export(
-    warehouse: str,
+def send(
+    catalog: FilesystemCatalog,
+    lineage: LineageSource,
     to: str,
     *,
     since: str | None = None,
@@ -40,7 +40,8 @@ def export(
     """Send an OpenLineage event for each commit that names its job. An interrupt from the keyboard ends it cleanly.
 
     Args:
-        warehouse: path or URL.
+        catalog: of the warehouse.
+        lineage: all commits of the warehouse.
         to: ``file:PATH`` or the URL of a server.
         since: a time, an age, or ``beginning``: sends again; None to continue.
         follow: do not stop.
@@ -71,10 +72,9 @@ def export(
         since_millis=None if since is None else _since(since, runtime),
         follow=follow,
     )
-    catalog = FilesystemCatalog(open_storage(warehouse), runtime=runtime)
     exporter = Exporter(
         catalog,
-        _stores(warehouse, report),
+        _stores(lineage, report),
         open_destination(to),
         _cursor(catalog, to, cursor),
         options,
@@ -109,10 +109,9 @@ def _duration(text: str) -> int:
 
 
 def _stores(
-    warehouse: str, report: Callable[[str], None]
+    lineage: LineageSource, report: Callable[[str], None]
 ) -> Callable[[], AbstractContextManager[CommitStore]]:
     """Open the store of all commits of a warehouse, brought up to date. What it cannot read is reported once."""
-    lineage = open_lake(warehouse).lineage
     reported = set[str]()
 
     @contextmanager

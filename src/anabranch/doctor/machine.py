@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 
+from anabranch.doctor.build import build_name
+from anabranch.doctor.check import Check, connector_check
+from anabranch.doctor.warehouse import checkpoint_checks, warehouse_checks
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.service.build import build_name
-from anabranch.service.finding import Check, connector_check
-from anabranch.service.warehouse_doctor import checkpoint_checks, warehouse_checks
 from anabranch.spark.jvm.connectors import connector_for, hadoop_version, jars_of_spark
 
 __all__ = ["Check", "Examination", "examine"]
@@ -62,7 +62,7 @@ def examine(asked: Examination, *, runtime: Runtime = SYSTEM) -> Iterator[Check]
     if not asked.tries_spark:
         yield from _connector(asked.warehouse)
     elif all(check.status == "ok" for check in (*java, *pyspark)):
-        from anabranch.service.spark_doctor import spark_checks  # this imports PySpark
+        from anabranch.doctor.spark import spark_checks  # this imports PySpark
 
         yield from spark_checks(asked.warehouse, asked.master, asked.conf)
     else:

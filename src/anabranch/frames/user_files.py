@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from anabranch.errors import InvalidInputError, NotFoundError, SchemaError
-from anabranch.service import csv_rows, json_rows
+from anabranch.frames import csv_rows, json_rows
 
 FORMATS = ("parquet", "csv", "json")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from anabranch.doctor.check import Check, connector_check
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.checkpoint import local_root
-from anabranch.service.finding import Check, connector_check
-from anabranch.service.local_spark import local_spark
+from anabranch.jobs.local_spark import local_spark
 from anabranch.spark.deploy.executors import Executor, ask_executors, check_shared, is_cluster, problem_of
 from anabranch.spark.jvm.connectors import Connector, connector_for
 from anabranch.storage.open import local_folder

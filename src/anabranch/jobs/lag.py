@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from anabranch.errors import AnabranchError
+from anabranch.jobs.records import Behind, behind
 from anabranch.jobs.status import JobStatus
 from anabranch.lake import connect
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.service.job_records import Behind, behind
 
 _SECONDS = 5.0
 

@@ -1,0 +1,153 @@
+"""Makes the commands of the declared verbs: this module knows none by its name."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from anabranch.cli import state
+from anabranch.cli.job_statuses import ShownStatuses
+from anabranch.cli.output import on_terminal, runnable, say, told
+from anabranch.cli.shown import show
+from anabranch.verbs.caller import Caller, Statuses, user
+from anabranch.verbs.special import Asking, Progressing
+from anabranch.verbs.verb import Parameter, Verb
+
+
+class InOrder(TyperCommand):
+    """A command that knows in which order its options were given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[__name__] = tuple(parameter.name for parameter in order)
+        return super().parse_args(ctx, args)
+
+
+def add_all(app: typer.Typer, verbs: Iterable[Verb], parents: Mapping[str, str]) -> None:
+    """Add the commands of verbs; `parents` are the helps of commands that others are below."""
+    below = {}
+    for verb in verbs:
+        if verb.parent is not None and verb.parent not in below:
+            below[verb.parent] = typer.Typer(
+                no_args_is_help=True, rich_markup_mode="rich", help=parents[verb.parent]
+            )
+            app.add_typer(below[verb.parent], name=verb.parent, rich_help_panel=verb.group)
+        place = app if verb.parent is None else below[verb.parent]
+        panel = verb.group if verb.parent is None else None
+        place.command(verb.name, help=verb.help, rich_help_panel=panel, cls=InOrder)(_command(verb))
+
+
+def _command(verb: Verb) -> Callable[..., None]:
+    """Make the function that typer reads the options from, and calls."""
+    parameters = [
+        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        *(_typed(parameter) for parameter in verb.parameters if parameter.option.in_command),
+    ]
+    if verb.takes(Asking):
+        parameters.append(_flag("yes", "Do not ask.", "--yes", "-y"))
+    parameters.append(_flag("json", "Print JSON instead of text.", "--json"))
+
+    def command(*, ctx: typer.Context, yes: bool = False, json: bool, **given: Any) -> None:
+        _run(verb, given, yes=yes, json=json, order=ctx.meta[__name__])
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _typed(parameter: Parameter) -> inspect.Parameter:
+    option = parameter.option
+    how: dict[str, Any] = {
+        "help": option.help,
+        "metavar": option.metavar,
+        "min": option.min,
+        "max": option.max,
+    }
+    if option.parser is not None:
+        how |= {"parser": _parser(option.parser), "show_default": False}
+    kind = parameter.type if parameter.default is not None else parameter.type | None
+    info: Any
+    if option.is_argument:
+        info = typer.Argument(**how)
+    else:
+        flag = f"--{parameter.name.strip('_').replace('_', '-')}"
+        info = typer.Option(*(option.flags or (flag,)), **how)
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=parameter.default,
+        annotation=Annotated[kind, info],
+    )
+
+
+def _flag(name: str, help: str, *flags: str) -> inspect.Parameter:
+    info = typer.Option(*flags, help=help)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info]
+    )
+
+
+def _parser(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parsed
+
+
+def _run(verb: Verb, given: dict[str, Any], *, yes: bool, json: bool, order: Sequence[str]) -> None:
+    caller = Caller(
+        state.warehouse,
+        by=user(),
+        confirm=lambda question: confirm(question, yes=yes or json or bool(given.get("dry_run"))),
+        say=lambda line: None if json else say(line),
+        tell=lambda line: say(line, err=True),
+        statuses=partial(_statuses, json=json),
+        runnable=runnable,
+        is_watched=on_terminal(),
+        wants_values=json,
+        is_loud=state.debug,
+        order=tuple(order),
+    )
+    code = 0
+    with _progress(verb, caller, silent=json):
+        answers = verb.answers(caller, given)
+        if verb.takes(Progressing):
+            answers = iter([*answers])
+    for answer in answers:
+        show(answer, json=json)
+        code = answer.code or code
+    if code:
+        raise typer.Exit(code)
+
+
+@contextmanager
+def _progress(verb: Verb, caller: Caller, *, silent: bool) -> Iterator[None]:
+    if not verb.takes(Progressing):
+        yield
+        return
+    with told(silent=silent) as progress:
+        caller.progress = progress
+        yield
+
+
+def _statuses(*, changes: bool = True, json: bool) -> Any:
+    """Open what shows jobs at work."""
+    if json and not changes:
+        return Statuses()
+    return ShownStatuses(json=json, tells_failures=changes)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal, unless the answer was given beforehand; without a terminal nobody is asked."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)

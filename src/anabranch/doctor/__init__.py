@@ -1,0 +1,1 @@
+"""Checks whether a machine, Spark, a warehouse and its store are ready for a deployment."""

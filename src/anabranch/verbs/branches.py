@@ -1,0 +1,599 @@
+"""Verbs about branches: making, comparing, checking, merging and deleting them, and putting one in the place of main."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import count as numbers
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.runtime import SYSTEM
+from anabranch.verbs.answer import Answer, Branching, Grid, Line, Lines, Pairs, Sample, Shown, Watched, moment
+from anabranch.verbs.parameters import BranchName, Columns, DryRun, Filter, Reason, RequireAudit, names
+from anabranch.verbs.special import Called, Confirm
+from anabranch.verbs.subject import OnTable
+from anabranch.verbs.verb import Group, argument, option, verb
+
+if TYPE_CHECKING:
+    from anabranch.compare import Diff, RowCounts
+    from anabranch.kernel.branches.branch_info import BranchInfo
+    from anabranch.kernel.merge.result import MergeResult
+    from anabranch.kernel.provenance.coverage import JobOnMain
+    from anabranch.kernel.replacement.result import ReplaceResult
+    from anabranch.lineage.lag import BranchLag
+    from anabranch.table import Table
+
+T = TypeVar("T")
+
+BRANCHES: Group = "Branches"
+_CONFLICT = 3
+"""Exit code where something stands against what was asked."""
+_BRANCH = "branch STRING, branch_uuid STRING, tag STRING, snapshot_id BIGINT"
+_REPLACED = (
+    "branch STRING, replacement BIGINT, former_main STRING, fork_snapshot_id BIGINT, old_snapshot_id BIGINT, "
+    "new_snapshot_id BIGINT"
+)
+_LAGS = ("branch", "source", "main is at", "branch is at", "behind", "")
+_UNITS = {"table": "snapshots", "kafka": "offsets", "files": "log entries"}
+
+
+@verb(BRANCHES, "Table.branch_infos", sql="SELECT * FROM db.t$branches")
+def branches(
+    table: OnTable,
+    watch: Annotated[
+        bool, option("Show how far each branch is behind main, per source, until Ctrl-C.", "--watch")
+    ] = False,
+    interval: Annotated[float, option("Seconds between two looks of --watch.", min=0)] = 2.0,
+    times: Annotated[int | None, option("Looks of --watch; no end if absent.", min=1)] = None,
+) -> Answer:
+    """Show main and its branches: where each began, and how far it and main have moved since."""
+    if watch:
+        looks = _repeatedly(lambda: _lags(table), interval, times)
+        return Answer(None, Watched(_lag_answer(lags) for lags in looks))
+    found = table.branch_infos()
+    main, *others = found
+    known = [info for info in others if info.fork_snapshot is not None]
+    beginnings = sorted({(info.fork_snapshot or 0, info.tag or "") for info in known})
+    grown = [
+        (
+            f"snapshot {snapshot}, tag '{tag}'",
+            [_of_branch(info) for info in known if (info.fork_snapshot, info.tag) == (snapshot, tag)],
+        )
+        for snapshot, tag in beginnings
+    ]
+    strays: list[tuple[str, list[str]]] = [
+        (_of_branch(info), []) for info in others if info.fork_snapshot is None
+    ]
+    where = "" if main.folder is None else f", in the place of main since it was replaced by '{main.folder}'"
+    return Answer(found, Branching(f"{table.name}: main{where}{_head(main)}", grown + strays))
+
+
+def _of_branch(info: BranchInfo) -> str:
+    if info.state == "begun":
+        return f"{info.name}: is being created, or a creation died; create it again or delete it"
+    if info.state == "deleting":
+        return f"{info.name}: is being deleted, or a removal died; delete it again"
+    if info.state == "left-over":
+        return f"{info.name}: what is left of a branch; delete it"
+    if info.tag is None:
+        return f"{info.name}: made by another engine{_head(info)}"
+    by = "" if info.created_by is None else f" by {info.created_by}"
+    until = "" if info.expires is None else f", kept until {moment(info.expires)}"
+    lacks = "".join(f"\nonly main has {job}" for job in info.only_on_main)
+    return f"{info.name}{_head(info)}\n{_moved(info)}\ncreated {moment(info.created)}{by}{until}{lacks}"
+
+
+def _head(info: BranchInfo) -> str:
+    if info.head is None:
+        return ", without snapshots"
+    rows = "" if info.rows is None else f", {info.rows:,} rows"
+    return f": snapshot {info.head} of {moment(info.head_time)}{rows}"
+
+
+def _moved(info: BranchInfo) -> str:
+    """Describe how far a branch and main moved since the fork: ``2 snapshots, +20 rows; main 3 snapshots, +3 rows``."""
+    own = _counted(info.snapshots_ahead, info.rows_ahead)
+    return f"{own}; main {_counted(info.snapshots_behind, info.rows_behind)}"
+
+
+def _counted(snapshots: int | None, rows: int | None) -> str:
+    if not snapshots:
+        return "not moved" if snapshots == 0 else "not known"
+    counted = f"{snapshots:,} snapshot{'' if snapshots == 1 else 's'}"
+    return counted if rows is None else f"{counted}, {rows:+,} rows"
+
+
+def _repeatedly(look: Callable[[], T], every_seconds: float, times: int | None) -> Iterator[T]:
+    """Yield the result of `look` repeatedly, with pauses between; so many times, for ever if None."""
+    for number in numbers() if times is None else range(times):
+        if number:
+            SYSTEM.sleeper.sleep(every_seconds)
+        yield look()
+
+
+def _lags(table: Table) -> list[BranchLag]:
+    """Return how far each branch is behind main, by name; half-created and half-deleted branches are left out."""
+    infos = table.branch_infos()
+    found = []
+    for name in (info.name for info in infos if not info.is_main and info.tag and info.state == "ready"):
+        with suppress(NotFoundError):  # it was deleted meanwhile
+            found.append(table.branch_lag(name))
+    return found
+
+
+def _lag_answer(lags: Sequence[BranchLag]) -> Answer:
+    values = [{**asdict(lag), "behind": lag.behind, "caught_up": lag.has_caught_up} for lag in lags]
+    rows: list[tuple[object, ...]] = []
+    for lag in lags:
+        for source in lag.sources:
+            name = f"{source.name} ({source.parts} partitions)" if source.parts > 1 else source.name
+            unit = "not known" if source.behind is None else _UNITS.get(source.kind, "")
+            rows.append(
+                (lag.branch, f"{source.kind} {name}", source.main, source.branch, source.behind, unit)
+            )
+        if not lag.sources:
+            rows.append((lag.branch, "main has read nothing that is known", None, None, None, ""))
+        rows += [(lag.branch, problem, None, None, None, "") for problem in lag.problems]
+
+    def style(row: Sequence[Any]) -> dict[int, str]:
+        return {} if row[4] is None else {4: "green" if row[4] == 0 else "yellow"}
+
+    return Answer(Lines(values), Grid(_LAGS, rows, style=style, right=(2, 3, 4)))
+
+
+@verb(BRANCHES, "Table.create_branch", columns=_BRANCH, changes=True)
+def create_branch(
+    table: OnTable,
+    name: BranchName,
+    tag: Annotated[
+        str | None, option("Tag of main to begin with; with --snapshot or --savepoint the tag to make.")
+    ] = None,
+    snapshot: Annotated[str | None, option("Snapshot of main to begin with.")] = None,
+    savepoint: Annotated[int | None, option("Number of the savepoint to begin with.")] = None,
+    retained: Annotated[
+        str | None, option("How long maintain keeps the branch, such as '7 d'; for good if absent.")
+    ] = None,
+    *,
+    caller: Called,
+) -> Answer:
+    """Create a branch that begins as a tag of main is. No data is copied."""
+    how: dict[str, Any] = {"snapshot": snapshot, "savepoint": savepoint, "retained": retained}
+    table.create_branch(name, tag, created_by=caller.by, **how)
+    info = _info(table, name)
+    fork = table.branch(name).context.fork
+    assert fork is not None, "it was created just now"
+    return Answer(
+        info,
+        f"branch '{name}' of {table.name} begins with snapshot {info.fork_snapshot} (tag '{info.tag}'); "
+        f"read and write it as {table.name}$branch_{name}",
+        rows=[(fork.name, fork.branch_uuid, fork.tag, fork.snapshot.id)],
+    )
+
+
+def _info(table: Table, name: str) -> BranchInfo:
+    """Return facts about one branch, even a half-created or half-deleted one. Raises `NotFoundError`."""
+    found = next((info for info in table.branch_infos() if info.name == name), None)
+    if found is None:
+        raise NotFoundError(
+            f"branch '{name}' does not exist in '{table.name}'", hint="`branches` lists those there are."
+        )
+    return found
+
+
+@verb(BRANCHES, "Table.delete_branch", columns=_BRANCH, changes=True)
+def delete_branch(table: OnTable, name: BranchName, dry_run: DryRun = False, *, ask: Confirm) -> Answer:
+    """Remove a branch with its snapshots, tags and savepoints; its data goes with the next clean-up."""
+    info = _info(table, name)
+    moved = "" if info.tag is None else f" ({_moved(info)})"
+    ask(f"delete branch '{name}' of {table.name}{moved}?")
+    fork = None if dry_run else table.delete_branch(name).fork
+    known = (None,) * 3 if fork is None else (fork.branch_uuid, fork.tag, fork.snapshot.id)
+    return Answer(
+        {"branch": name, "facts": info, "deleted": not dry_run},
+        f"{'would delete' if dry_run else 'deleted'} branch '{name}' of {table.name}{moved}",
+        rows=[(name, *known)],
+    )
+
+
+@verb(
+    BRANCHES,
+    "Table.merge_branch",
+    columns="snapshot_id BIGINT, partition STRING, outcome STRING, chosen STRING, files_added BIGINT, "
+    "files_removed BIGINT, rows_added BIGINT, rows_removed BIGINT, conflict STRING, message STRING",
+    changes=True,
+)
+def merge_branch(
+    table: OnTable,
+    name: BranchName,
+    resolve: Annotated[
+        list[str] | None,
+        option(
+            "Whose rows partitions with a conflict get: 'ours' (main's) or 'theirs' (the branch's) for all, "
+            "'dt=2026-01-01:theirs' for one; may be repeated."
+        ),
+    ] = None,
+    allow_source_overlap: Annotated[
+        bool, option("Merge events that main has from the same source as well.", "--allow-source-overlap")
+    ] = False,
+    require_audit: RequireAudit = None,
+    dry_run: DryRun = False,
+) -> Answer:
+    """Bring what a branch did since it was merged last into main. Exits with 3 if something stands against it."""
+    from anabranch.kernel.merge.conflict import MergeConflict
+    from anabranch.kernel.merge.result import MergeResult
+
+    choices = {(parts := text.rpartition(":"))[0] or "*": parts[2] for text in resolve or ()}
+    refused: CommitConflictError | None = None
+    try:
+        result = table.merge_branch(
+            name,
+            resolve=choices,
+            allow_source_overlap=allow_source_overlap,
+            require_audit=require_audit,
+            dry_run=dry_run,
+        )
+    except CommitConflictError as error:
+        conflicts = tuple(c for c in error.conflicts if isinstance(c, MergeConflict))
+        if not conflicts or len(conflicts) < len(error.conflicts):
+            raise
+        result, refused = MergeResult(name, conflicts=conflicts), error
+    return Answer(
+        result,
+        *_merged(table.name, result),
+        rows=_merge_rows(result),
+        code=_CONFLICT if result.conflicts else 0,
+        error=refused,
+    )
+
+
+def _merge_rows(result: MergeResult) -> Iterator[tuple[Any, ...]]:
+    made = None if result.snapshot is None else result.snapshot.id
+    for p in result.partitions:
+        yield (
+            *(made, p.partition, str(p.outcome), None if p.chosen is None else str(p.chosen)),
+            *(p.files_added, p.files_removed, p.rows_added, p.rows_removed, None, None),
+        )
+    for conflict in result.conflicts:
+        yield (None, conflict.partition, "conflict", *(None,) * 5, conflict.kind, conflict.message)
+
+
+def _merged(table: str, result: MergeResult) -> Iterator[Shown]:
+    branch = f"branch '{result.branch}'"
+    if result.conflicts:
+        many = len(result.conflicts)
+        yield (
+            f"{branch} cannot be merged into {table} as it is: "
+            f"{many} {'conflict' if many == 1 else 'conflicts'}"
+        )
+        rows = [
+            (c.kind, c.partition, ", ".join(map(str, c.snapshots)), len(c.files) or None, c.message)
+            for c in result.conflicts
+        ]
+        yield Grid(("conflict", "partition", "main's snapshots", "files", "what"), rows)
+        yield from (f"  hint: {hint}" for hint in dict.fromkeys(c.hint for c in result.conflicts))
+        return
+    if not result.dry_run and result.snapshot is None:
+        yield f"nothing to merge: {table} has all that {branch} did"
+        return
+    yield from (f"schema: {change}" for change in result.schema_changes)
+    if result.partitions:
+        yield Grid(
+            ("partition", "outcome", "chosen", "files added", "removed", "rows added", "removed"),
+            [
+                (
+                    *(p.partition, str(p.outcome), p.chosen and str(p.chosen)),
+                    *(p.files_added, p.files_removed, p.rows_added, p.rows_removed),
+                )
+                for p in result.partitions
+            ],
+        )
+    if result.snapshot is None:
+        yield f"would merge {branch} into {table}"
+    else:
+        yield f"merged {branch} into {table}: snapshot {result.snapshot.id}"
+
+
+@verb(BRANCHES, "Table.replace_main_branch", columns=_REPLACED, changes=True)
+def replace_main_branch(
+    table: OnTable,
+    name: Annotated[str, option("Name of the branch that is to be main.", "--name", "-n", sql="branch")],
+    expect_main: Annotated[
+        str | None,
+        option(
+            "Main's newest snapshot, its number or, as --dry-run says, with a part of its stamp such as "
+            "57@0c1f9a2b; with another one nothing is done."
+        ),
+    ] = None,
+    mode: Annotated[
+        str,
+        option(
+            "'pointer' makes the branch main; 'commit' gives main its rows in one commit, for tables that other "
+            "engines use."
+        ),
+    ] = "pointer",
+    wait: Annotated[
+        bool, option("Wait until the branch has read from its sources what main has.", "--wait", sql=None)
+    ] = False,
+    wait_for: Annotated[str | None, option("Wait no longer than this, such as '10 min'.", sql="wait")] = None,
+    force: Annotated[bool, option("Go on although a check found something.", "--force")] = False,
+    require_audit: RequireAudit = None,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    *,
+    ask: Confirm,
+    caller: Called,
+) -> Answer:
+    """Put a branch in the place of main, while everybody reads and writes. Exits with 3 if something stands against it."""
+    ask(f"put branch '{name}' in the place of main of {table.name}?")
+    result = table.replace_main_branch(
+        name,
+        expect_main=expect_main,
+        mode=mode,
+        wait=wait_for or wait or None,
+        force=force,
+        require_audit=require_audit,
+        by=caller.by,
+        reason=reason,
+        dry_run=dry_run,
+    )
+    shown = [f"{table.name}: {result}", *_only_on_main(result.jobs_only_on_main)]
+    if result.expect_main is not None:
+        expected = f"--expect-main {result.expect_main}"
+        shown.append(f"with {expected} that is done to main as it is now, or not at all")
+    return Answer(result, *shown, rows=[_replaced(result)])
+
+
+def _only_on_main(jobs: Sequence[JobOnMain]) -> Iterator[str]:
+    """Say what only main has and a branch lacks, a line for each job, and what to do about it."""
+    for job in jobs:
+        yield f"only main has {job}"
+        yield f"  hint: {job.bring}"
+
+
+def _replaced(done: ReplaceResult) -> tuple[Any, ...]:
+    return (done.branch, done.number, done.former, done.fork, done.old_snapshot, done.new_snapshot)
+
+
+@verb(BRANCHES, "Table.undo_replace", columns=_REPLACED, changes=True)
+def undo_replace(
+    table: OnTable,
+    number: Annotated[
+        int | None, option("Number of the replacement, to go back further than the last one.")
+    ] = None,
+    reason: Reason = None,
+    alone: Annotated[
+        bool, option("Also if it was made together with those of other tables, which stay.", "--alone")
+    ] = False,
+    *,
+    ask: Confirm,
+    caller: Called,
+) -> Answer:
+    """Take back the last replacement of main. What was committed since stays on the branch that was main."""
+    ask(f"take back the last replacement of main of {table.name}?")
+    result = table.undo_replace(number, alone=alone, by=caller.by, reason=reason)
+    return Answer(result, f"{table.name}: {result}", rows=[_replaced(result)])
+
+
+# Comparing and checking
+
+
+@dataclass(frozen=True, slots=True)
+class DiffInfo:
+    """The difference of two moments, for display."""
+
+    table: str
+    left: str
+    right: str
+    left_snapshot: int | None
+    right_snapshot: int | None
+    files_added: int
+    files_removed: int
+    files_shared: int
+    schema: tuple[str, ...]
+    """Changes of the schema, in words."""
+    partitions: tuple[Mapping[str, Any], ...]
+    """Partitions that differ."""
+    rows: RowCounts | None
+    """Number of rows that differ; None if not counted."""
+    changes: tuple[Mapping[str, Any], ...] | None
+    """Some of these rows, ``_change`` first; None if none were requested."""
+    only_on_main: tuple[JobOnMain, ...] = ()
+    """Commits only main has, by job, if one side is main and the other a branch."""
+
+
+def sides_of(asked: str) -> tuple[str, str]:
+    """Return the two sides of ``A..B``; one that is left out is main. Raises `InvalidInputError`."""
+    left, dots, right = asked.partition("..")
+    if not dots or ".." in right:
+        raise InvalidInputError(
+            f"'{asked}' does not say what to compare", hint="write main..fix, or fix@good..fix for moments."
+        )
+    return left.strip() or "main", right.strip() or "main"
+
+
+def describe_diff(
+    diff: Diff,
+    *,
+    count: bool = False,
+    limit: int = 0,
+    filter: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> DiffInfo:
+    """Return a difference as one value.
+
+    Args:
+        diff: what to describe.
+        count: also count the rows that differ, which reads the changed files.
+        limit: also show so many of them.
+        filter: as `Diff.rows` takes it.
+        columns: as `Diff.rows` takes them.
+    """
+    from anabranch.lineage.recording import aside
+
+    left, right = diff.left, diff.right
+    with aside():  # they are only looked at
+        counts = diff.rows(filter, columns).count() if count else None
+        changes = _changes(diff, filter, columns, limit) if limit else None
+    return DiffInfo(
+        right.context.name,
+        left.name,
+        right.name,
+        None if left.snapshot is None else left.snapshot.id,
+        None if right.snapshot is None else right.snapshot.id,
+        diff.files.added.height,
+        diff.files.removed.height,
+        diff.files.shared.height,
+        diff.schema.phrases,
+        tuple(asdict(p) for p in diff.partitions if p.is_changed),
+        counts,
+        changes,
+        diff.only_on_main,
+    )
+
+
+def _changes(
+    diff: Diff, filter: str | None, columns: Sequence[str] | None, limit: int
+) -> tuple[Mapping[str, Any], ...]:
+    from anabranch.frames.row_values import rows_of
+
+    found = diff.rows(filter, columns, limit).to_arrow()
+    order = [found.schema.names[-1], *found.schema.names[:-1]]
+    return tuple({name: row[name] for name in order} for row in rows_of(found))
+
+
+_COUNTS = (
+    *("partition", "rows_left", "rows_right", "rows_removed", "rows_added"),
+    *("files_removed", "files_added"),
+)
+
+
+@verb(
+    BRANCHES,
+    "Table.diff",
+    columns="partition STRING, rows_left BIGINT, rows_right BIGINT, rows_removed BIGINT, rows_added BIGINT, "
+    "files_removed BIGINT, files_added BIGINT",
+)
+def diff(
+    table: OnTable,
+    sides: Annotated[
+        str | None,
+        argument(
+            "What to compare: main..fix, or moments of branches: fix@good..fix, main@snapshot.5..main.",
+            "A..B",
+            sql=None,
+        ),
+    ] = None,
+    left: Annotated[
+        str | None, option("A branch, or a moment of it as fix@good; main if left out.", in_command=False)
+    ] = None,
+    right: Annotated[
+        str | None, option("The same; the branch of the table named if left out.", in_command=False)
+    ] = None,
+    rows: Annotated[
+        int, option("Show so many of the rows that differ.", "--rows", "-n", min=0, sql=None)
+    ] = 0,
+    count: Annotated[
+        bool, option("Say how many rows differ; reads changed files.", "--count", sql=None)
+    ] = False,
+    filter: Filter = None,
+    columns: Columns = None,
+) -> Answer:
+    """Compare two moments of a table: files, columns, counts of each partition and, if asked for, rows."""
+    found = table.diff(*sides_of(sides)) if sides is not None else table.diff(left or "main", right)
+    info = describe_diff(found, count=count, limit=rows, filter=filter, columns=names(columns))
+    counts = [tuple(partition[key] for key in _COUNTS) for partition in info.partitions]
+    return Answer(info, _differing(info, counts), rows=counts)
+
+
+def _differing(info: DiffInfo, counts: Sequence[tuple[Any, ...]]) -> Iterator[Shown]:
+    yield Line(f"{info.left}..{info.right} of {info.table}", "bold", folded=True)
+    files = f"{info.files_added:,} added, {info.files_removed:,} removed, {info.files_shared:,} shared"
+    about = [
+        *((info.left, _snapshot(info.left_snapshot)), (info.right, _snapshot(info.right_snapshot))),
+        *(("files", files), ("schema", "; ".join(info.schema) or "the same")),
+    ]
+    if info.rows is not None:
+        about.append(("rows", f"{info.rows.inserted:,} inserted, {info.rows.deleted:,} deleted"))
+    yield Pairs(about)
+    yield from _only_on_main(info.only_on_main)
+    if counts:
+        yield Line("")
+        yield Grid([key.replace("_", " ") for key in _COUNTS], counts)
+    if info.changes:
+        yield Line("")
+        yield Grid([*info.changes[0]], [[*row.values()] for row in info.changes], grouped=False)
+
+
+def _snapshot(number: int | None) -> str:
+    return "no snapshot" if number is None else f"snapshot {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictInfo:
+    """A verdict, for programs."""
+
+    table: str
+    audit: int
+    checks: str
+    """Name of the set of checks."""
+    passed: bool
+    snapshot: int
+    stamp: str
+    time_millis: int
+    results: tuple[Mapping[str, Any], ...]
+
+
+@verb(
+    BRANCHES,
+    "Table.audit",
+    columns="audit BIGINT, snapshot_id BIGINT, audit_passed BOOLEAN, check STRING, passed BOOLEAN, "
+    "blocking BOOLEAN, expected STRING, found STRING, offending BIGINT",
+    changes=True,
+)
+def audit(
+    table: OnTable,
+    arguments: Annotated[
+        list[str],
+        argument(
+            "The branch, main if left out, and a file of checks in YAML.", "[BRANCH] CHECKS", sql="checks"
+        ),
+    ],
+    by: Annotated[str | None, option("Who audits, for the record.")] = None,
+) -> Answer:
+    """Check a branch and record the verdict, which merge-branch and replace-main-branch can require; 1 if it failed."""
+    if len(arguments) > 2:
+        raise InvalidInputError(f"expected [BRANCH] CHECKS, found {' '.join(arguments)}")
+    view = table.branch(arguments[0]) if len(arguments) == 2 else table
+    verdict = view.audit(arguments[-1], by=by)
+    record = verdict.record
+    info = VerdictInfo(
+        *(verdict.branch, verdict.number, record.name, record.passed),
+        *(record.snapshot.id, record.snapshot.stamp, record.created_millis),
+        tuple(check.to_dict() for check in record.checks),
+    )
+    rows = [
+        (
+            *(verdict.number, record.snapshot.id, verdict.passed, check.name, check.passed, check.blocking),
+            *(check.expected, check.found, check.offending),
+        )
+        for check in verdict.checks
+    ]
+    return Answer(info, _audited(info), rows=rows, code=0 if info.passed else 1)
+
+
+def _audited(info: VerdictInfo) -> Iterator[Shown]:
+    about = f"audit {info.audit} '{info.checks}' of {info.table} at snapshot {info.snapshot}"
+    yield Line(f"{about}: {'passed' if info.passed else 'failed'}", "green" if info.passed else "red")
+    marks = [
+        "passed" if one["passed"] else "failed" if one["blocking"] else "warning" for one in info.results
+    ]
+    rows = [
+        (mark, one["name"], one["expected"], one["found"])
+        for mark, one in zip(marks, info.results, strict=True)
+    ]
+    yield Grid(("", "check", "expected", "found"), rows)
+    for result in info.results:
+        if not result["passed"]:
+            yield from (Sample(f"  {result['name']}: ", row) for row in result["sample"])

@@ -1,0 +1,388 @@
+"""Verbs that correct several tables as one: from a tag, after a replacement of main, and by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+from anabranch.errors import InvalidInputError
+from anabranch.verbs.answer import Answer
+from anabranch.verbs.caller import Caller
+from anabranch.verbs.parameters import (
+    AcceptEmptyState,
+    ByHand,
+    Conf,
+    DryRun,
+    Hold,
+    JobFiles,
+    Master,
+    MaxRestarts,
+    Reason,
+    RequireAudit,
+    settings,
+)
+from anabranch.verbs.special import Called, Confirm
+from anabranch.verbs.subject import InLake
+from anabranch.verbs.verb import Group, argument, option, verb
+
+if TYPE_CHECKING:
+    from anabranch.cascade import CascadePlan, CascadeResult
+    from anabranch.jobs.job import Job
+    from anabranch.kernel.replacement.group_result import GroupResult
+    from anabranch.lake import Lake
+
+CORRECTIONS: Group = "Jobs and corrections"
+_COLUMNS = (
+    "table STRING, branch STRING, is_there BOOLEAN, fork BIGINT, is_empty BOOLEAN, bad STRING, anew BIGINT, rows BIGINT, "
+    "jobs STRING, problems STRING, notes STRING, done BOOLEAN, published BOOLEAN, group_number BIGINT, message STRING"
+)
+_GROUP = (
+    "group_number BIGINT, table STRING, branch STRING, replacement BIGINT, outcome STRING, made_millis BIGINT, "
+    "made_by STRING, reason STRING, undoes BIGINT"
+)
+_MADE = "group_number BIGINT, table STRING, branch STRING, replacement BIGINT"
+
+Plan = Annotated[
+    bool, option("Only say what would be done, table by table; the default.", "--plan", sql=None)
+]
+Run = Annotated[bool, option("Do it, and publish all tables at once.", "--run")]
+
+
+@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True)
+def correct(
+    table: Annotated[str, argument("The table, or db.table$branch_<name>.", "DB.TABLE", sql=None)],
+    from_tag: Annotated[str, option("Tag of the table up to which it is right.", "--from-tag")],
+    jobs: JobFiles = None,
+    checks: Annotated[
+        str | None, option("File of checks that the corrected table must pass to be published.")
+    ] = None,
+    plan: Plan = False,
+    run: Run = False,
+    name: Annotated[
+        str | None, option("Of the branches. Another name begins the same correction anew.")
+    ] = None,
+    undo: Annotated[bool, option("Take back what it published.", "--undo")] = False,
+    hold: Hold = False,
+    by_hand: ByHand = None,
+    accept_empty_state: AcceptEmptyState = None,
+    max_restarts: MaxRestarts = 10,
+    master: Master = None,
+    conf: Conf = None,
+    reason: Reason = None,
+    *,
+    ask: Confirm,
+    caller: Called,
+) -> Answer:
+    """Correct a table from a tag, and all that was made from it, and publish them together.
+
+    A branch of each table begins where it was right, the corrected jobs run on it, the checks decide, and one write puts
+    all branches in the place of main. Run again after a failure or a kill it goes on where it was.
+
+    Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it.
+    """
+    from anabranch.cascade import CascadeOptions, plan_correction, run_correction, undo_correction
+
+    if sum([plan, run, undo]) > 1:
+        raise InvalidInputError("--plan, --run and --undo are different things", hint="give one of them.")
+    lake = caller.lake()
+    if undo:
+        ask(f"take back the correction of {table} in all of its tables?")
+        return _undone(undo_correction(lake, table, from_tag, name=name, by=caller.by, reason=reason))
+    if caller.is_of_sql and not jobs:
+        raise InvalidInputError(
+            f"'{table}' cannot be corrected without jobs",
+            hint="write jobs => 'jobs.py', the corrected jobs.",
+        )
+    declared = _declared(caller, jobs, master if run else None, conf if run else None)
+    if not run:
+        return _planned(plan_correction(lake, table, from_tag, declared, name=name), jobs)
+    if not hold:
+        ask(f"correct {table} and what was made from it, and publish it?")
+    options = CascadeOptions(
+        publish=not hold,
+        by_hand=tuple(by_hand or ()),
+        accept_empty_state=tuple(accept_empty_state or ()),
+        by=caller.by,
+        reason=reason,
+    )
+    is_done = plan_correction(lake, table, from_tag, declared, name=name).is_done
+
+    def carry_out(lake: Lake, **how: Any) -> CascadeResult:
+        return run_correction(lake, table, from_tag, declared, options, name=name, checks=checks, **how)
+
+    made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
+    return _corrected(made, jobs)
+
+
+@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True)
+def cascade(
+    table: Annotated[
+        str | None,
+        argument("The table that was corrected: its main was replaced.", "[DB.TABLE]", sql=None),
+    ] = None,
+    jobs: JobFiles = None,
+    plan: Plan = False,
+    run: Run = False,
+    undo: Annotated[
+        str | None,
+        option("Take back what was published: its number, or 'last'.", "--undo", metavar="GROUP", sql=None),
+    ] = None,
+    undone: Annotated[
+        bool, option("Take back what was published, in all tables at once.", sql="undo", in_command=False)
+    ] = False,
+    groups: Annotated[
+        bool, option("List what was published in several tables at once.", "--groups", sql=None)
+    ] = False,
+    hold: Hold = False,
+    by_hand: ByHand = None,
+    audit: Annotated[
+        list[str] | None,
+        option("db.table=checks.yml: checks that its branch must pass; may be repeated.", sql=None),
+    ] = None,
+    accept_empty_state: AcceptEmptyState = None,
+    max_restarts: MaxRestarts = 10,
+    master: Master = None,
+    conf: Conf = None,
+    reason: Reason = None,
+    *,
+    ask: Confirm,
+    caller: Called,
+) -> Answer:
+    """Correct what was made from a table after its main was replaced: each table on a branch, published all at once.
+
+    Run again after a failure it goes on where it was.
+
+    Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it.
+    """
+    from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
+
+    if sum([plan, run, undo is not None or undone, groups]) > 1:
+        raise InvalidInputError(
+            "--plan, --run, --undo and --groups are different things", hint="give one of them."
+        )
+    lake = caller.lake()
+    if groups:
+        return groups_made(lake)
+    if undo is not None or undone:
+        return _undo(lake, table, "last" if undo is None else undo, reason, ask, caller)
+    if table is None:
+        raise InvalidInputError(
+            "it is not said which table was corrected", hint="name it: cascade db.orders."
+        )
+    declared = _declared(caller, jobs, master if run else None, conf if run else None)
+    if not run:
+        return _planned(plan_cascade(lake, table, declared), jobs)
+    if not hold:
+        ask(f"correct what was made from {table}, and publish it?")
+    options = CascadeOptions(
+        *(not hold, tuple(by_hand or ()), settings(audit), tuple(accept_empty_state or ())),
+        *(caller.by, reason),
+    )
+    is_done = plan_cascade(lake, table, declared).is_done
+
+    def carry_out(lake: Lake, **how: Any) -> CascadeResult:
+        return run_cascade(lake, table, declared, options, **how)
+
+    made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
+    return _corrected(made, jobs)
+
+
+def planned_correction(warehouse: str, table: str, tag: str, files: Sequence[str]) -> CascadePlan:
+    """Return what a correction would do. Raises what `plan_correction` raises, and what loading the files does."""
+    from anabranch.cascade import plan_correction  # loads Spark's Python, which most pages never need
+
+    caller = Caller(warehouse)
+    return plan_correction(caller.lake(), table, tag, _declared(caller, files, None, None))
+
+
+def _undo(
+    lake: Lake,
+    table: str | None,
+    number: str,
+    reason: str | None,
+    ask: Callable[[str], None],
+    caller: Caller,
+) -> Answer:
+    from anabranch.cascade import undo_cascade
+
+    if number != "last" and not number.isdigit():
+        raise InvalidInputError(
+            f"'{number}' is no number of a group",
+            hint="`anabranch cascade --groups` lists them; or write 'last'.",
+        )
+    ask(f"take back group {number} in all of its tables?")
+    group = None if number == "last" else int(number)
+    return _undone(undo_cascade(lake, group, table=table, by=caller.by, reason=reason))
+
+
+def _declared(
+    caller: Caller, files: Sequence[str] | None, master: str | None, conf: Sequence[str] | None
+) -> list[Job]:
+    """Return the jobs of some files; Spark is started for those that cannot be loaded without it."""
+    from anabranch.jobs.command import Spark, declared
+
+    spark = Spark(master, settings(conf), loud=caller.is_loud)
+    return declared(files, warehouse=caller.warehouse, spark=spark) if files else []
+
+
+def _on_spark(
+    caller: Caller,
+    what: str,
+    carry_out: Callable[..., CascadeResult],
+    how: tuple[str | None, Sequence[str] | None, int],
+    *,
+    is_done: bool,
+) -> CascadeResult:
+    """Carry it out in the session of a procedure, or with a Spark that is started if a job is to run."""
+    if caller.is_of_sql or is_done:
+        return carry_out(caller.lake())
+    from anabranch.cascade import on_spark
+    from anabranch.jobs.command import check_spark
+    from anabranch.jobs.local_spark import local_spark
+    from anabranch.jobs.run import stopping
+    from anabranch.jobs.supervise import Policy
+    from anabranch.lake import connect
+
+    check_spark()
+    master, conf, max_restarts = how
+    with (
+        caller.statuses(changes=False) as shown,
+        stopping() as stop,
+        local_spark(
+            caller.warehouse,
+            f"anabranch {what}",
+            master=master,
+            conf=settings(conf),
+            quiet=not caller.is_loud,
+        ) as session,
+    ):
+        policy = Policy(most=max_restarts)
+        runner = on_spark(stop, policy=policy, on_status=shown.update, on_event=shown.trace)
+        return carry_out(connect(caller.warehouse, spark=session), runner=runner, stop=stop, tell=caller.say)
+
+
+def _planned(plan: CascadePlan, files: Sequence[str] | None) -> Answer:
+    from anabranch.cascade.telling import told_plan
+
+    return Answer(plan.to_dict(), told_plan(plan, files or ()), rows=_rows(plan, None))
+
+
+def _corrected(made: CascadeResult, files: Sequence[str] | None) -> Answer:
+    from anabranch.cascade.telling import told_result
+
+    is_left = not made.is_published and (made.failed or made.waiting is not None)
+    return Answer(
+        made.to_dict(),
+        told_result(made, files or ()),
+        rows=_rows(made.plan, made),
+        code=1 if is_left else 0,
+    )
+
+
+def _undone(made: GroupResult) -> Answer:
+    from anabranch.cascade.telling import told_group
+
+    rows = [
+        (name, one.branch, *(None,) * 9, False, False, made.number, "taken back") for name, one in made.tables
+    ]
+    return Answer(made, told_group(made), rows=rows)
+
+
+def _rows(plan: CascadePlan, made: CascadeResult | None) -> Iterable[tuple[Any, ...]]:
+    """Yield a row for each table, in the order in which they feed each other."""
+    from anabranch.system_tables.definition import as_json
+
+    messages = {} if made is None else {status.job: status.message for status in made.failed}
+    group = None if made is None or made.group is None else made.group.number
+    for step in plan.steps:
+        failed = [f"job '{p.job}': {messages[p.job]}" for p in step.jobs if p.job in messages]
+        waits = made is not None and made.waiting == step
+        message = "; ".join(failed) or ("it has to be made by hand before it goes on" if waits else None)
+        parts = [asdict(part) for part in step.jobs]
+        yield (
+            *(step.table, step.branch, step.is_there, step.fork, step.is_empty, as_json(step.bad)),
+            *(step.anew, step.rows, as_json(parts), as_json(step.problems), as_json(step.notes)),
+            made is not None and step.table in made.done,
+            made is not None and made.is_published,
+            *(group, message),
+        )
+
+
+# Groups of replacements
+
+
+@verb(CORRECTIONS, "Lake.groups", columns=_GROUP)
+def groups(lake: InLake) -> Answer:
+    """List what was published in several tables at once."""
+    return groups_made(lake)
+
+
+def groups_made(lake: Lake) -> Answer:
+    """Return the replacements in several tables at once, oldest first, as an answer."""
+    from anabranch.cascade.telling import told_groups
+
+    found = lake.groups()
+    rows = [
+        (group.number, *member, group.outcome, group.made_millis, group.made_by, group.reason, group.undoes)
+        for group in found
+        for member in group.tables
+    ]
+    return Answer(found, told_groups(found), rows=rows)
+
+
+@verb(CORRECTIONS, "Lake.replace_group", columns=_MADE, changes=True)
+def replace_group(
+    lake: InLake,
+    branches: Annotated[
+        list[str],
+        argument(
+            "Tables, each with the branch that is to be its main; with commas between them in SQL.",
+            "DB.TABLE=BRANCH...",
+        ),
+    ],
+    wait: Annotated[
+        str | None, option("Wait so long until the branches have caught up, such as '10 min'.")
+    ] = None,
+    force: Annotated[bool, option("Go on although a check found something.", "--force")] = False,
+    require_audit: RequireAudit = None,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    *,
+    ask: Confirm,
+    caller: Called,
+) -> Answer:
+    """Put branches in the place of main in several tables at once: readers see all of them, or none."""
+    wanted = settings([pair for text in branches for pair in text.split(",")])
+    ask(f"put branches in the place of main of {', '.join(wanted)}?")
+    made = lake.replace_group(
+        wanted,
+        wait=wait,
+        force=force,
+        require_audit=require_audit,
+        by=caller.by,
+        reason=reason,
+        dry_run=dry_run,
+    )
+    return Answer(made, str(made), rows=_members(made))
+
+
+@verb(CORRECTIONS, "Lake.undo_group", columns=_MADE, changes=True)
+def undo_group(
+    lake: InLake,
+    number: Annotated[
+        int | None, option("Of the group; the last one that was not taken back if left out.")
+    ] = None,
+    reason: Reason = None,
+    *,
+    ask: Confirm,
+    caller: Called,
+) -> Answer:
+    """Take back a replacement of main that was made in several tables at once."""
+    ask(f"take back group {'last' if number is None else number} in all of its tables?")
+    made = lake.undo_group(number, by=caller.by, reason=reason)
+    return Answer(made, str(made), rows=_members(made))
+
+
+def _members(made: GroupResult) -> list[tuple[Any, ...]]:
+    return [(made.number, name, one.branch, one.number) for name, one in made.tables]

@@ -1,0 +1,59 @@
+"""All verbs: those of the command line in the order of its help, those of SQL by their name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.verbs import branches, corrections, lineage, moments, upkeep
+from anabranch.verbs.caller import Caller
+from anabranch.verbs.verb import VERBS, Verb
+
+__all__ = ["MODULES", "PROCEDURES", "VERBS", "call", "procedure"]
+
+MODULES = (branches, moments, corrections, lineage, upkeep)
+"""Where the verbs are, the most used first."""
+PROCEDURES: dict[str, Verb] = {one.sql_name: one for one in VERBS.values() if one.columns is not None}
+
+
+def procedure(name: str) -> Verb:
+    """Return the verb whose procedure has that name. Raises `NotFoundError` naming the most similar one."""
+    found = PROCEDURES.get(name.lower())
+    if found is None:
+        near = difflib.get_close_matches(name.lower(), PROCEDURES, n=1)
+        raise NotFoundError(
+            f"there is no procedure '{name}'",
+            hint=(f"did you mean '{near[0]}'? " if near else "")
+            + f"Procedures there are: {', '.join(PROCEDURES)}.",
+        )
+    return found
+
+
+def call(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Call a procedure: return its rows. Arguments that are None have their defaults.
+
+    Raises `InvalidInputError` if a required argument is missing, and what the verb raises.
+    """
+    found: list[tuple[Any, ...]] = []
+    for answer in verb.answers(caller, _values(verb, given)):
+        if answer.error is not None:
+            raise answer.error
+        found += answer.rows
+    return found
+
+
+def _values(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of a procedure by the names of the verb's parameters. Raises `InvalidInputError`."""
+    values = {"table": given.get("table")}
+    for parameter in verb.of_procedure:
+        value = given.get(parameter.sql_name)
+        if value is not None:
+            values[parameter.name] = parameter.of_sql(value)
+        elif parameter.is_needed_in_sql:
+            raise InvalidInputError(
+                f"procedure '{verb.sql_name}' needs the argument '{parameter.sql_name}'",
+                hint=f"write {parameter.sql_name} => ...: {parameter.option.help}",
+            )
+    return values

@@ -1,0 +1,496 @@
+"""Verbs that keep tables fast, small and whole: compaction, sorting, expiry, clean-up, health, repair."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from anabranch.errors import AnabranchError, InvalidInputError
+from anabranch.format.text.shell import command_line
+from anabranch.runtime import SYSTEM
+from anabranch.verbs.answer import Answer, Grid, Note, Shown
+from anabranch.verbs.parameters import DryRun, names
+from anabranch.verbs.special import Called, Confirm, Progress
+from anabranch.verbs.subject import Each, EachBranch, EachBranchOnSpark, OnBranch, OnSpark, OnTable
+from anabranch.verbs.verb import Group, option, verb
+
+if TYPE_CHECKING:
+    from anabranch.kernel.expiry.expire import Expiry, Tally
+    from anabranch.kernel.repair.problem import Problem
+    from anabranch.maintenance.compact import CompactionResult
+    from anabranch.maintenance.maintain import Upkeep
+    from anabranch.maintenance.orphans import Cleaning
+    from anabranch.table import Table
+
+UPKEEP: Group = "Upkeep"
+_LOG = logging.getLogger(__name__)
+_MOST_NAMED = 10
+"""Names that are shown of files that are left alone."""
+_COMPACTED = (
+    "snapshot_id BIGINT, files_before BIGINT, files_after BIGINT, bytes_before BIGINT, bytes_after BIGINT, "
+    "rows BIGINT, given_up BIGINT"
+)
+
+Partition = Annotated[
+    list[str] | None,
+    option("dt=2026-01-01/hour=3; may be repeated. All if absent.", "--partition", "-p", sql=None),
+]
+Partitions = Annotated[
+    str | None, option("A condition on partition columns; all if left out.", in_command=False)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionInfo:
+    """Result of compacting one table."""
+
+    table: str
+    snapshot: int | None
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows: int
+    given_up: int
+
+    @classmethod
+    def of(cls, table: str, done: CompactionResult) -> CompactionInfo:
+        """Convert the result of a compaction."""
+        return cls(
+            table,
+            None if done.snapshot is None else done.snapshot.id,
+            *(done.files_before, done.files_after, done.bytes_before, done.bytes_after),
+            *(done.rows, done.given_up),
+        )
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        return (
+            *(self.snapshot, self.files_before, self.files_after, self.bytes_before, self.bytes_after),
+            *(self.rows, self.given_up),
+        )
+
+    @property
+    def losses(self) -> Iterator[str]:
+        """Say what was given up."""
+        if self.given_up:
+            yield f"{self.table}: {self.given_up:,} tasks were given up, others rewrote their files meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryInfo:
+    """Files and references that an expiry removed from one table, or would remove."""
+
+    table: str
+    snapshots: int
+    snapshots_left: int
+    data_files: int
+    metadata_files: int
+    bytes: int
+    removed: Mapping[str, Mapping[str, int]]
+    """Files and bytes by kind."""
+    held: Mapping[str, Mapping[str, int]]
+    """Files kept although their snapshots were removed, by what holds them."""
+    tags: tuple[str, ...]
+    """Tags that were kept long enough."""
+    consumers: tuple[str, ...]
+    """Consumers that had not moved for too long."""
+    states: tuple[str, ...]
+    """State that jobs kept for these tags alone."""
+    dry_run: bool
+
+    @classmethod
+    def of(cls, table: str, done: Expiry) -> ExpiryInfo:
+        """Convert the result of an expiry."""
+        from anabranch.kernel.expiry.candidates import DATA
+
+        data = done.removed[DATA].files if DATA in done.removed else 0
+        return cls(
+            table,
+            *(len(done.snapshots), done.left),
+            *(data, done.files.height - data, int(done.files["bytes"].sum())),
+            *(_counted(done.removed), _counted(done.held)),
+            *(done.tags, done.consumers, done.states),
+            done.dry_run,
+        )
+
+    @property
+    def details(self) -> Iterator[str]:
+        """Say what went besides snapshots, and what is kept."""
+        for kind, gone in (("tags", self.tags), ("consumers", self.consumers), ("state of", self.states)):
+            if gone:
+                yield f"{self.table}: {'would let' if self.dry_run else 'let'} go of {kind} {', '.join(gone)}"
+        for ref, held in self.held.items():
+            yield f"{self.table}: {ref} keeps {held['files']:,} files, {held['bytes']:,} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningInfo:
+    """Files that a clean-up of one table moved and purged, or would."""
+
+    table: str
+    run: int | None
+    """Number by which the moved files can be restored."""
+    moved: int
+    moved_bytes: int
+    purged: int
+    purged_bytes: int
+    dry_run: bool
+    foreign: tuple[str, ...]
+    """Files left alone: with names that no engine uses, and linked folders."""
+
+    @classmethod
+    def of(cls, table: str, done: Cleaning) -> CleaningInfo:
+        """Convert the result of a clean-up."""
+        sizes, purged = done.files["bytes"], done.purged
+        return cls(
+            *(table, done.run, len(sizes), int(sizes.sum())),
+            *(purged.files, purged.bytes, done.dry_run, done.foreign),
+        )
+
+    @property
+    def details(self) -> Iterator[str]:
+        """Say how to bring files back, and what is left alone."""
+        if self.moved and not self.dry_run:
+            back = command_line("restore-orphan-files", self.table, "--run", str(self.run))
+            yield f"{self.table}: {back} brings them back"
+        if self.foreign:
+            some = ", ".join(self.foreign[:_MOST_NAMED])
+            left = len(self.foreign) - _MOST_NAMED
+            more = f" and {left:,} more" if left > 0 else ""
+            yield f"{self.table}: left alone, because no engine of the format made them: {some}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepInfo:
+    """Result of the maintenance of one table, or a preview, step by step."""
+
+    table: str
+    compaction: CompactionInfo
+    """For a dry run `files_after` is an estimate, and `bytes_after` 0."""
+    expiry: ExpiryInfo
+    cleaning: CleaningInfo
+    dry_run: bool
+    text: str
+    """Summary in one sentence."""
+    left: tuple[str, ...] = ()
+    """What health would still find afterwards."""
+
+    @classmethod
+    def of(cls, name: str, done: Upkeep) -> UpkeepInfo:
+        """Convert the result of maintenance."""
+        return cls(
+            name,
+            CompactionInfo.of(name, done.compaction),
+            ExpiryInfo.of(name, done.expiry),
+            CleaningInfo.of(name, done.cleaning),
+            done.dry_run,
+            f"{name}: {done}",
+            tuple(finding.why for finding in done.left),
+        )
+
+
+def partition_values(texts: Iterable[str] | None) -> list[dict[str, str]] | None:
+    """Parse partitions from ``dt=2026-01-01/hour=3``; None for all. Raises `InvalidInputError`."""
+    from anabranch.format.rows.partition_path import parse_partition
+
+    return [parse_partition(text) for text in texts or ()] or None
+
+
+@verb(
+    UPKEEP,
+    "Table.maintain",
+    columns="files_before BIGINT, files_after BIGINT, snapshots_expired BIGINT, files_expired BIGINT, "
+    "orphans_moved BIGINT, orphans_purged BIGINT",
+    changes=True,
+)
+def maintain(tables: Each, dry_run: DryRun = False, *, ask: Confirm) -> Answer:
+    """Compact, expire and clean up, as the options of the table say."""
+    ask(f"maintain {tables.name}: compact, expire snapshots, remove orphan files?")
+    done = tables.each(lambda table: UpkeepInfo.of(table.name, table.maintain(dry_run)))
+    rows = [
+        (
+            *(one.compaction.files_before, one.compaction.files_after, one.expiry.snapshots),
+            sum(removed["files"] for removed in one.expiry.removed.values()),
+            *(one.cleaning.moved, one.cleaning.purged),
+        )
+        for one in done
+    ]
+    return Answer(done, *(one.text for one in done), rows=rows)
+
+
+@verb(UPKEEP, "Table.compact", columns=_COMPACTED, changes=True)
+def compact(
+    tables: EachBranchOnSpark,
+    full: Annotated[bool, option("Leave no small file, however few there are.", "--full")] = False,
+    partition: Partition = None,
+    partitions: Partitions = None,
+    idle: Annotated[
+        str | None,
+        option("Only partitions without new files for so long, as '1 h'.", "--partition-idle-time"),
+    ] = None,
+    every: Annotated[
+        str | None, option("Go on for ever, looking again so often, as '30 s'; Ctrl-C ends it.", sql=None)
+    ] = None,
+) -> Iterator[Answer]:
+    """Rewrite small files as fewer large ones, while everybody keeps reading and writing."""
+    pause = None if every is None else _seconds(every)
+    chosen = partitions or partition_values(partition)
+    lake = tables.lake() if pause is not None else None
+
+    def work(table: Table) -> CompactionInfo:
+        return CompactionInfo.of(table.name, table.compact(full, chosen, idle))
+
+    yield _compacted(tables.each(work, lake), is_only=pause is None)
+    while pause is not None:
+        SYSTEM.sleeper.sleep(pause)
+        try:
+            done = tables.each(work, lake)
+        except InvalidInputError:
+            raise
+        except AnabranchError as error:  # of another kind: the next round tries again
+            _LOG.warning("compaction of %s goes on after an error: %s", tables.name, error)
+        else:
+            yield _compacted(done, is_only=False)
+
+
+def _compacted(done: list[CompactionInfo], *, is_only: bool) -> Answer:
+    columns = ("table", "files", "became", "bytes", "became", "rows", "snapshot")
+    rows = [
+        (d.table, d.files_before, d.files_after, d.bytes_before, d.bytes_after, d.rows, d.snapshot)
+        for d in done
+    ]
+    shown: list[Shown] = []
+    if any(d.files_before or d.given_up for d in done):
+        shown = [Grid(columns, rows), *(text for d in done for text in d.losses)]
+    elif is_only:
+        shown = ["nothing to compact"]
+    return Answer(done, *shown, rows=[d.row for d in done])
+
+
+@verb(UPKEEP, "Table.sort_compact", columns=_COMPACTED, changes=True)
+def sort_compact(
+    table: OnSpark,
+    order_by: Annotated[str, option("Comma-separated columns.", "--order-by")],
+    strategy: Annotated[
+        str, option("order (by the first column first), zorder or hilbert (by all alike).")
+    ] = "zorder",
+    partition: Partition = None,
+    partitions: Partitions = None,
+) -> Answer:
+    """Rewrite partitions in the order of some columns, so that queries on them skip files."""
+    chosen = partitions or partition_values(partition)
+    made = table.sort_compact(names(order_by) or [], strategy=strategy, partitions=chosen)
+    done = CompactionInfo.of(table.name, made)
+    if not done.files_before and not done.given_up:
+        text = f"nothing to sort: {done.table} is empty, or sorted like this already"
+        return Answer(done, text, rows=[done.row])
+    text = (
+        f"sorted {done.rows:,} rows by {order_by} ({strategy}): {done.files_before:,} files became "
+        f"{done.files_after:,}" + ("" if done.snapshot is None else f" in snapshot {done.snapshot}")
+    )
+    return Answer(done, text, *done.losses, rows=[done.row])
+
+
+@verb(
+    UPKEEP,
+    "Table.expire_snapshots",
+    columns="snapshots BIGINT, snapshots_left BIGINT, data_files BIGINT, metadata_files BIGINT, bytes BIGINT",
+    changes=True,
+)
+def expire_snapshots(
+    tables: EachBranchOnSpark,
+    retain_max: Annotated[int | None, option("Keep at most so many snapshots.", min=1)] = None,
+    retain_min: Annotated[int | None, option("Keep at least so many.", min=1)] = None,
+    older_than: Annotated[
+        str | None, option("Expire those older than this: '2 d', or a time such as 2026-01-31.")
+    ] = None,
+    dry_run: DryRun = False,
+    *,
+    ask: Confirm,
+) -> Answer:
+    """Let go of old snapshots, and of files that no snapshot, tag, savepoint or branch reaches any more."""
+    ask(f"expire snapshots of {tables.name}?")
+
+    def work(table: Table) -> ExpiryInfo:
+        done = table.expire_snapshots(
+            retain_max=retain_max, retain_min=retain_min, older_than=older_than, dry_run=dry_run
+        )
+        return ExpiryInfo.of(table.name, done)
+
+    done = tables.each(work)
+    expired = "would expire" if dry_run else "expired"
+    counts = [(d.snapshots, d.snapshots_left, d.data_files, d.metadata_files, d.bytes) for d in done]
+    rows = [(d.table, d.snapshots, d.data_files, d.metadata_files, d.bytes, d.snapshots_left) for d in done]
+    grid = Grid(("table", expired, "data files", "metadata files", "bytes", "left"), rows)
+    return Answer(done, grid, *(text for d in done for text in d.details), rows=counts)
+
+
+@verb(
+    UPKEEP,
+    "Table.expire_partitions",
+    columns="partition STRING, time TIMESTAMP(3) WITH LOCAL TIME ZONE, rows BIGINT, files BIGINT, bytes BIGINT, "
+    "snapshot_id BIGINT",
+    changes=True,
+)
+def expire_partitions(
+    table: OnBranch,
+    older_than: Annotated[
+        str | None, option("An age such as '90 d', instead of partition.expiration-time.")
+    ] = None,
+    dry_run: DryRun = False,
+    *,
+    ask: Confirm,
+) -> Answer:
+    """Take partitions away that are older than partition.expiration-time says; moments before it keep their rows."""
+    ask(f"expire old partitions of {table.name}?")
+    done = table.expire_partitions(older_than, dry_run=dry_run)
+    number = None if done.snapshot is None else done.snapshot.id
+    found = [(p.partition, f"{p.time:%Y-%m-%d %H:%M:%S}Z", p.rows, p.files, p.bytes) for p in done.partitions]
+    columns = ("partition", "time", "rows", "files", "bytes")
+    shown: list[Shown] = [Grid(columns, found)] if found else []
+    shown.append(str(done) + ("" if number is None else f" in snapshot {number}"))
+    if done.timeless:
+        shown.append(Note(f"{done.timeless:,} partitions stand for no time and never expire"))
+    value = {
+        "table": table.name,
+        "partitions": [dict(zip(columns, row, strict=True)) for row in found],
+        "snapshot": number,
+        "timeless": done.timeless,
+        "dry_run": dry_run,
+    }
+    rows = [(p.partition, p.time, p.rows, p.files, p.bytes, number) for p in done.partitions]
+    return Answer(value, *shown, rows=rows)
+
+
+@verb(
+    UPKEEP,
+    "Table.remove_orphan_files",
+    columns="run BIGINT, moved BIGINT, moved_bytes BIGINT, purged BIGINT, purged_bytes BIGINT",
+    changes=True,
+)
+def remove_orphan_files(
+    tables: Each,
+    older_than: Annotated[str, option("Spare what is younger: writers may be at it.")] = "1 d",
+    dry_run: DryRun = False,
+    *,
+    ask: Confirm,
+) -> Answer:
+    """Move files that belong to no snapshot out of the way, and purge those moved long ago."""
+    ask(f"remove orphan files of {tables.name} older than {older_than}?")
+    done = tables.each(
+        lambda table: CleaningInfo.of(table.name, table.remove_orphan_files(older_than, dry_run))
+    )
+    would = "would " if dry_run else ""
+    columns = (
+        *("table", f"{would}move" if dry_run else "moved", "bytes"),
+        *(f"{would}purge" if dry_run else "purged", "bytes"),
+    )
+    counts = [(d.moved, d.moved_bytes, d.purged, d.purged_bytes) for d in done]
+    grid = Grid(columns, [(d.table, *count) for d, count in zip(done, counts, strict=True)])
+    rows = [(d.run, *count) for d, count in zip(done, counts, strict=True)]
+    return Answer(done, grid, *(text for d in done for text in d.details), rows=rows)
+
+
+@verb(UPKEEP, "Table.restore_orphan_files", columns="files BIGINT, bytes BIGINT", changes=True)
+def restore_orphan_files(
+    table: OnTable, run: Annotated[int, option("Number that remove-orphan-files gave.")]
+) -> Answer:
+    """Bring back what a run of remove-orphan-files moved away, until a later run purges it."""
+    tally = table.restore_orphan_files(run)
+    value = {"table": table.name, "run": run, "files": tally.files, "bytes": tally.bytes}
+    text = f"brought back {tally.files:,} files, {tally.bytes:,} bytes"
+    return Answer(value, text, rows=[(tally.files, tally.bytes)])
+
+
+@verb(
+    UPKEEP,
+    "Table.health",
+    columns="score INT, files BIGINT, small_files BIGINT, snapshots BIGINT, points INT, finding STRING, command STRING",
+)
+def health(tables: EachBranch, *, caller: Called) -> Answer:
+    """Say how a table is: small files, what compaction would gain, and the command that mends it."""
+    found = tables.each(lambda table: table.health())
+    nothing: tuple[Any, ...] = (None, None, None)
+    rows = (
+        (*(one.score, one.files, one.small_files, one.snapshots), *finding)
+        for one in found
+        for finding in [(f.points, f.why, f.command) for f in one.findings] or [nothing]
+    )
+    values = [asdict(one) for one in found]
+    for finding in (finding for value in values for finding in value["findings"]):
+        finding["command"] = finding["command"] and caller.runnable(finding["command"])
+    return Answer(values, *map(str, found), rows=rows)
+
+
+@verb(
+    UPKEEP,
+    "Table.verify",
+    columns="severity STRING, kind STRING, problem STRING, path STRING, branch STRING, snapshot_id BIGINT, "
+    "partition STRING, rows BIGINT, time_millis BIGINT, job STRING, repair STRING",
+)
+def verify(
+    tables: Each,
+    deep: Annotated[bool, option("Also read every data file in full, with its checksums.", "--deep")] = False,
+    *,
+    progress: Progress,
+) -> Answer:
+    """Find what is wrong with a table: history, refs, manifests, missing files. Ends with 1 if anything is."""
+    found = tables.each(lambda table: table.verify(deep, progress))
+    is_well = all(one.ok for one in found)
+    repair = command_line("repair", tables.name, "--dry-run")
+    return Answer(
+        [{**asdict(one), "ok": one.ok} for one in found],
+        *map(str, found),
+        *(() if is_well else (f"{repair} says what can be done",)),
+        rows=(_problem(problem) for one in found for problem in one.problems),
+        code=0 if is_well else 1,
+    )
+
+
+def _problem(p: Problem) -> tuple[Any, ...]:
+    return (
+        *(p.severity, p.kind.value, p.message, p.path, p.branch, p.snapshot_id),
+        *(p.partition, p.rows, p.time_millis, p.job, p.repair),
+    )
+
+
+@verb(
+    UPKEEP,
+    "Table.repair",
+    columns="what STRING, kind STRING, text STRING, path STRING, partition STRING, rows BIGINT, time_millis BIGINT, "
+    "job STRING",
+    changes=True,
+)
+def repair(tables: Each, dry_run: DryRun = False, *, ask: Confirm, progress: Progress) -> Answer:
+    """Bring a table back from what verify finds; say what cannot be. Ends with 1 if something is left."""
+    ask(f"repair {tables.name}? --dry-run says what would be done")
+    done = tables.each(lambda table: table.repair(dry_run, progress))
+    rows = [
+        row
+        for one in done
+        for row in (
+            *(("step", step.kind.value, step.what, step.path, *(None,) * 4) for step in one.steps),
+            *(
+                ("left", p.kind.value, p.message, p.path, p.partition, p.rows, p.time_millis, p.job)
+                for p in one.left
+            ),
+        )
+    ]
+    is_left = any(problem.severity == "error" for one in done for problem in one.left)
+    return Answer(done, *map(str, done), rows=rows, code=1 if is_left else 0)
+
+
+def _counted(tallies: Mapping[str, Tally]) -> dict[str, dict[str, int]]:
+    return {name: {"files": tally.files, "bytes": tally.bytes} for name, tally in tallies.items()}
+
+
+def _seconds(text: str) -> float:
+    from anabranch.options import parse_duration
+
+    try:
+        return parse_duration(text) / 1000
+    except ValueError as error:
+        raise InvalidInputError(f"'{text}' is no duration", hint="write 30 s, 10 min or 1 h.") from error
