@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from anabranch.errors import OptionError, SchemaError
 from anabranch.format.avro.files import read_frame
 from anabranch.format.records.data_file import EMPTY_STATS, SimpleStats
-from anabranch.format.records.layout import Layout, partition_path
+from anabranch.format.records.layout import Layout
 from anabranch.format.records.stats import (
     DEFAULT_STATS_MODE,
     StatsCollector,
@@ -30,6 +30,7 @@ from anabranch.format.records.stats import (
     truncate_min,
 )
 from anabranch.format.rows.binary_row import decode_row, encode_row, with_arity
+from anabranch.format.rows.partition_path import partition_path
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import (
     ArrayType,

@@ -1,6 +1,21 @@
 """The catalog: names, databases and listings in a warehouse folder."""
 
-from anabranch.catalog.filesystem import FilesystemCatalog
-from anabranch.catalog.identifier import Identifier
+from typing import TYPE_CHECKING
 
-__all__ = ["FilesystemCatalog", "Identifier"]
+from anabranch.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from anabranch.catalog.filesystem import FilesystemCatalog
+    from anabranch.catalog.identifier import Identifier
+    from anabranch.catalog.listing import Listing
+
+__all__ = ["FilesystemCatalog", "Identifier", "Listing"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "FilesystemCatalog": "anabranch.catalog.filesystem",
+        "Identifier": "anabranch.catalog.identifier",
+        "Listing": "anabranch.catalog.listing",
+    },
+)

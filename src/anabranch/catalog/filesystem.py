@@ -12,6 +12,7 @@ from functools import partial
 
 from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.listing import Listing
 from anabranch.catalog.place import DATABASE_SUFFIX, MARKER, check_place
 from anabranch.catalog.remains import has_remains, remove_empty, remove_table
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
@@ -27,17 +28,17 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_main_readable
 from anabranch.kernel.log.main_branch import as_main, main_as_far_as_known, main_of
 from anabranch.kernel.log.main_pointer import is_ever_replaced
-from anabranch.kernel.log.parallel import each, reading
+from anabranch.kernel.log.parallel import reading
 from anabranch.options import TABLE_UUID, check_options
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.protocol import Storage
 
 
-class FilesystemCatalog:
+class FilesystemCatalog(Listing):
     """Databases and tables of one warehouse."""
 
     def __init__(self, storage: Storage, *, runtime: Runtime = SYSTEM) -> None:
-        self._storage = storage
+        super().__init__(storage)
         self._runtime = runtime
 
     @property
@@ -49,22 +50,6 @@ class FilesystemCatalog:
     def groups(self) -> Storage:
         """Store rooted at the warehouse's records of replacements in several tables."""
         return self._storage.scoped(GROUPS_FOLDER)
-
-    def databases(self) -> list[str]:
-        """Return names of all databases, sorted."""
-        folders = (folder.rpartition("/")[2] for folder in self._storage.list_folders())
-        return sorted(f.removesuffix(DATABASE_SUFFIX) for f in folders if f.endswith(DATABASE_SUFFIX))
-
-    def check_there(self, known: Sequence[str] | None = None) -> None:
-        """Raise if this is not a warehouse: nothing, a file, or a folder inside of one.
-
-        Args:
-            known: the databases, if they were listed already.
-
-        Raises `NotFoundError`, `InvalidInputError`.
-        """
-        if not (self.databases() if known is None else known):
-            check_place(self._storage, may_be_new=False)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a database. Raises `AlreadyExistsError`, `InvalidNameError`."""
@@ -90,23 +75,6 @@ class FilesystemCatalog:
         for table in tables:
             self.drop_table(Identifier(name, table), if_exists=True)
         self._storage.delete_folder(f"{name}{DATABASE_SUFFIX}")
-
-    def tables(self, database: str) -> list[str]:
-        """Return names of all tables of a database, sorted. Raises `NotFoundError`."""
-        check_database_name(database)
-        known = self.databases()
-        if database not in known:
-            self.check_there(known)
-            raise NotFoundError(
-                f"database '{database}' does not exist in {self._storage.url}",
-                hint=f"databases there are: {', '.join(known)}." if known else "the warehouse is empty.",
-            )
-        folders = self._storage.list_folders(f"{database}{DATABASE_SUFFIX}")
-        names = [folder.rpartition("/")[2] for folder in folders]
-        visible = sorted(name for name in names if not name.startswith("."))
-        paths = [f"{database}{DATABASE_SUFFIX}/{name}" for name in visible]
-        there = each(self._exists, paths, at=self._storage)
-        return [name for name, exists in zip(visible, there, strict=True) if exists]
 
     def create_table(
         self,
@@ -287,9 +255,6 @@ class FilesystemCatalog:
         if self._exists(target.path):
             raise AlreadyExistsError(f"table '{target.full_name}' exists already")
         self._storage.rename_folder(source.path, target.path)
-
-    def _exists(self, path: str) -> bool:
-        return self._storage.exists(f"{path}/{Layout().schema_path(0)}")
 
     def _suggestion(self, database: str) -> str:
         try:

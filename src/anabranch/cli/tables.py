@@ -39,9 +39,11 @@ def register(app: typer.Typer) -> None:
 
 def databases(json: AsJson = False) -> None:
     """List the databases of the warehouse."""
-    from anabranch.service import tables as service
+    from anabranch.service.listing import names_in
 
-    found = service.open_lake(state.warehouse).databases()
+    names = names_in(state.warehouse)
+    found = names.databases()
+    names.check_there(found)
     show_json(found) if json else show_table(["database"], [[name] for name in found])
 
 
@@ -50,14 +52,12 @@ def tables(
     json: AsJson = False,
 ) -> None:
     """List tables."""
-    from anabranch.service import tables as service
+    from anabranch.service.listing import names_in
 
-    lake = service.open_lake(state.warehouse)
-    found = [
-        f"{name}.{table}"
-        for name in ([database] if database else lake.databases())
-        for table in lake.tables(name)
-    ]
+    names = names_in(state.warehouse)
+    databases = [database] if database else names.databases()
+    names.check_there(databases)
+    found = [f"{name}.{table}" for name in databases for table in names.tables(name)]
     show_json(found) if json else show_table(["table"], [[name] for name in found])
 
 

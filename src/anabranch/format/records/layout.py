@@ -2,7 +2,7 @@
 
 Paths are relative to the table's folder, with ``/`` between segments and none at the start. Metadata of a
 branch lies in the branch's own folder; manifests, data, index and statistics files of all branches lie in
-the table's. The text of a partition's folder is made in `partition_path`.
+the table's. The text of a partition's folder is made in `anabranch.format.rows.partition_path`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError
-from anabranch.format.rows.partition_path import DEFAULT_PARTITION_NAME, partition_path
 
 __all__ = [
     "BRANCH_FOLDER",
-    "DEFAULT_PARTITION_NAME",
     "HISTORY_FOLDER",
     "MAIN_BRANCH",
     "ORPHANS_FOLDER",
@@ -29,7 +27,6 @@ __all__ = [
     "manifest_list_name",
     "manifest_name",
     "numbered_id",
-    "partition_path",
     "savepoint_id_of",
     "schema_id_of",
     "snapshot_id_of",

@@ -1,0 +1,55 @@
+"""Commands that only list names load nothing heavy."""
+
+import subprocess
+import sys
+
+import pytest
+
+import anabranch
+
+HEAVY = ("pyarrow", "polars", "numpy", "pandas", "duckdb", "pyspark", "anabranch.table")
+SCRIPT = """
+import sys
+from anabranch.cli.main import run
+code = run(sys.argv[1:])
+print(*[name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("light")
+    anabranch.connect(str(folder)).create_table("db.t", "id BIGINT")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("verb", "printed"),
+    [
+        (["tables"], "table\ndb.t\n"),
+        (["tables", "db", "--json"], '["db.t"]\n'),
+        (["databases"], "database\ndb\n"),
+    ],
+)
+def test_names_are_listed_without_arrow(warehouse, verb, printed):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(heavy=HEAVY), "-w", warehouse, *verb],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr.strip()) == (printed, "")
+
+
+def test_what_is_no_warehouse_is_said(warehouse, tmp_path):
+    for place in (tmp_path / "nope", f"{warehouse}/db.db", f"{warehouse}/db.db/t"):
+        for verb in ("tables", "databases"):
+            done = subprocess.run(
+                [sys.executable, "-c", SCRIPT.format(heavy=HEAVY), "-w", str(place), verb],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode != 0
+            assert "no warehouse" in done.stderr or "not a warehouse" in done.stderr
