@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -79,7 +79,7 @@ def script_of(statement: str | None, file: str | None) -> str:
 
 
 def carry_out(
-    warehouse: str, script: str, *, limit: int | None = None, engine: str = "auto"
+    warehouse: str, script: str, *, limit: int | None = None, engine: str = "auto", spark: Any = None
 ) -> Iterator[Rows | Started]:
     """Run the statements of a script, one after the other.
 
@@ -94,6 +94,7 @@ def carry_out(
         limit: the most rows of each.
         engine: ``duckdb``, ``spark``, or ``auto``: DuckDB if it is installed, every statement only reads, and it understands
             all of them.
+        spark: a session that knows the warehouse, and stays; if None one is started and stopped.
 
     Yields:
         The result of each statement, as soon as it is there.
@@ -111,8 +112,8 @@ def carry_out(
             yield _first_of(answer, limit)
         return
     statements = _statements(script)
-    with local_spark(warehouse, "anabranch sql") as spark:
-        lake = connect(warehouse, spark=spark)
+    with local_spark(warehouse, "anabranch sql") if spark is None else nullcontext(spark) as running:
+        lake = connect(warehouse, spark=running)
         queries = []
         for statement in statements:
             with _in_our_words(statement):
