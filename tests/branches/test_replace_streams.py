@@ -120,7 +120,26 @@ def test_a_stream_goes_through_several_mains():
     table.append(rows(101, 1))
     table.replace_main_branch("next")
     table.append(rows(201, 1))
-    assert read(tail) == [100, 101, 200, 201]
+    assert read(tail) == [100, 200, 201]  # 101 was taken out before the stream came to it
+
+
+def test_a_stream_that_lags_behind_a_correction_never_has_the_rows_that_it_took_out():
+    table = parted(main=0)
+    assert read(again(table).tail("c", idle=0)) == BEFORE  # scan.on-replace is fail
+    table.append(rows(1000, 1))
+    table.replace_main_branch("fix")
+    table.append(rows(101, 1))
+    assert read(again(table).tail("c", idle=0)) == [100, 101]
+
+
+@pytest.mark.parametrize("policy", ["fail", "continue", "replay", "changes"])
+def test_a_stream_that_has_read_what_two_mains_have_in_common_goes_on_with_the_new_one(policy):
+    table = parted(main=0)
+    tail = view(table, policy).tail("c", idle=0)
+    assert read(tail) == BEFORE
+    table.replace_main_branch("fix")
+    table.append(rows(101, 1))
+    assert read(tail) == [100, 101]
 
 
 def test_what_is_taken_back_before_it_was_seen_is_as_if_it_had_not_been():

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.correction import FromTag
-from anabranch.cascade.naming import correction_name
+from anabranch.cascade.naming import is_correction_of
 from anabranch.cascade.plan import work_of
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.run import CascadeOptions, Runner, carry_out
@@ -100,9 +100,13 @@ def undo_correction(
 
     Raises `NotFoundError`: it was never published; otherwise as `Lake.undo_group`.
     """
-    wanted = name or correction_name(lake.table(table).context.name, from_tag)
+    full_name = lake.table(table).context.name
+
+    def is_wanted(branch: str) -> bool:
+        return is_correction_of(full_name, from_tag, branch) if name is None else branch == name
+
     number = last_to_undo(
-        lake.groups(), lambda group: any(of == table and branch == wanted for of, branch, _ in group.tables)
+        lake.groups(), lambda group: any(of == table and is_wanted(branch) for of, branch, _ in group.tables)
     )
     if number is None:
         raise NotFoundError(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from anabranch.cascade.affected import Affected, Fork
 from anabranch.cascade.naming import branch_name, correction_name
 from anabranch.cascade.taken_away import Taking, begun_anew, takings
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.format.records.main_pointer import former_main_name
+from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import is_in_past, main_of
 from anabranch.kernel.log.main_pointer import replacements
@@ -101,7 +104,7 @@ def _content(contents: Contents, at: SnapshotRef) -> Segments:
 def correction_from(context: TableContext, store: CommitStore, start: FromTag) -> Correction:
     """Return what a correction that begins at a tag takes out of a table: everything its main got since.
 
-    Nothing is taken out if the correction's branch is main already.
+    Nothing is taken out if the correction's branch is main already, and began with what the tag names now.
 
     Raises:
         NotFoundError: there is no such tag.
@@ -109,10 +112,10 @@ def correction_from(context: TableContext, store: CommitStore, start: FromTag) -
     """
     main = main_of(context)
     tag = get_tag(main, start.tag)
-    name = start.name or correction_name(main.name, tag.name)
+    name = start.name or _name_of(main, tag)
     known, head = replacements(main), main.snapshots.head()
     number = known[-1].generation if known else 0
-    is_done = main.branch == name
+    is_done = main.branch == name and _begins_with(main, tag)
     if head is None or is_done:
         return Correction(main.name, main, number, (), {}, name)
     at = SnapshotRef(main.branch_uuid, tag.snapshot.id, tag.snapshot.stamp)
@@ -143,6 +146,22 @@ def correction_from(context: TableContext, store: CommitStore, start: FromTag) -
     return Correction(
         main.name, main, number, all_of_it, former, name, root if taken else None, dropped, taking
     )
+
+
+def _name_of(main: TableContext, tag: Tag) -> str:
+    """Return the name of the branches of a correction: a new one where the tag named another snapshot before."""
+    for number in count(1):
+        name = correction_name(main.name, tag.name, number)
+        try:
+            if _begins_with(open_branch(main, name), tag):
+                break
+        except AnabranchError:
+            break  # it does not exist, or is being created
+    return name
+
+
+def _begins_with(branch: TableContext, tag: Tag) -> bool:
+    return branch.fork is not None and branch.fork.snapshot.stamp == tag.snapshot.stamp
 
 
 def _by(by: str | None, reason: str | None) -> str:

@@ -5,7 +5,7 @@ Between the check and the seal a main may only get commits that the jobs on the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.plan import work_of
@@ -27,7 +27,13 @@ _LOOKS = 5
 
 
 def publish(
-    lake: Lake, work: Work, jobs: Sequence[Job], *, by: str | None, reason: str | None
+    lake: Lake,
+    work: Work,
+    jobs: Sequence[Job],
+    check: Callable[[], None] = lambda: None,
+    *,
+    by: str | None,
+    reason: str | None,
 ) -> GroupResult:
     """Replace the mains of all tables of a plan that was carried out.
 
@@ -35,6 +41,7 @@ def publish(
         lake: the warehouse.
         work: the plan, as of the start of the run.
         jobs: those that the plan was made with.
+        check: raises if what the branches hold is not, or no longer, right.
         by: who does it, for people.
         reason: why; if None, the correction it follows.
 
@@ -50,6 +57,7 @@ def publish(
         looks += 1
         seen = {step.table: _seen(lake, work, step) for step in plan.steps}
         _check_unchanged(plan, work_of(lake, plan.table, jobs, work.from_tag).plan)
+        check()
         members = [(lake.table(table), plan.name) for table in plan.tables]
         try:
             return replace_together(members, seen=seen, by=by, reason=reason)

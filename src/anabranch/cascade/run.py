@@ -13,16 +13,17 @@ hold the jobs' positions, and the group is made once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected
+from anabranch.cascade.checks import check_reads, check_same_code, is_current, made_by, partitions_left
 from anabranch.cascade.plan import moment_at, work_of
 from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
-from anabranch.cascade.starts import Corrected, on_corrected
-from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
+from anabranch.cascade.starts import on_corrected
+from anabranch.cascade.values import CascadePlan, CascadeStep
 from anabranch.cascade.work import Work
 from anabranch.cascade.writers import EMPTYING
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
@@ -41,7 +42,7 @@ from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.moment import Moment
 from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.kernel.replacement.copy_history import copy_past
-from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, TableInput, entry_or_none, lineage_of
+from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, entry_or_none
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
@@ -155,6 +156,9 @@ class _Cascade:
                 return self._result(waiting=step)
             if not self._make(step, one):
                 return self._result()
+            left = None if name in self.options.by_hand else self._left(step, one)
+            if left is not None:
+                return self._result(waiting=left)
             self._audit(step)  # before anything is made from rows that do not pass
             self.done.append(name)
         if self.work.from_tag is not None:
@@ -165,7 +169,8 @@ class _Cascade:
                 self._audit(step)
         if not self.options.publish:
             return self._result()
-        group = publish(self.lake, self.work, jobs, by=self.options.by, reason=self.options.reason)
+        by, reason = self.options.by, self.options.reason
+        group = publish(self.lake, self.work, jobs, self._check_reads, by=by, reason=reason)
         return CascadeResult(plan, tuple(self.done), tuple(self.statuses), group=group)
 
     def _result(self, waiting: CascadeStep | None = None) -> CascadeResult:
@@ -220,12 +225,16 @@ class _Cascade:
         corrected = self.work.corrected(made=True)
         # Its own table too: a job may look up what it has written itself.
         branches = {c.table: c.branch for c in corrected.values() if c.branch is not None}
+        branch = self._table(step).context
         for part in step.jobs:
             if self.stop.is_asked():
                 return False
             job = self.work.jobs[part.job]
-            if part.is_batch and self._has_run(step, part):
+            has_run = part.is_batch and next(made_by(branch, part.job), None) is not None
+            if has_run and (job.mode == "append" or is_current(self.lake, job, branch, branches)):
                 continue
+            check_same_code(self.lake, self.work.plan, step, job, branch)
+            check_reads(self.work, step, part.job, branch, corrected)
             start = self.work.start(job, one, corrected)
             if start.problem is not None:
                 raise InvalidInputError(f"job '{part.job}' cannot go on: {start.problem}")
@@ -244,44 +253,29 @@ class _Cascade:
             self.statuses += ended
             if any(status.state.value != "ended" for status in ended):
                 return False
-            self._check_read(step, part, corrected)
+            check_reads(self.work, step, part.job, branch, corrected)
         return True
 
-    def _check_read(self, step: CascadeStep, part: JobPart, corrected: Mapping[str, Corrected]) -> None:
-        """Raise `InvalidInputError` if a job has read the main of a corrected table, and not its branch."""
-        mains = {one.main.branch_uuid: one for one in corrected.values() if one.branch is not None}
-        for snapshot, entry in self._made_by(step, part):
-            for read in entry.inputs:
-                one = mains.get(read.branch_uuid) if isinstance(read, TableInput) else None
-                if one is None or not isinstance(read, TableInput) or read.through <= (one.fork or 0):
-                    continue
-                raise InvalidInputError(
-                    f"job '{part.job}' has read main of '{one.table}' up to snapshot {read.through}, and not its corrected "
-                    f"branch: what it made of that is in snapshot {snapshot.id} of '{step.table}$branch_{step.branch}'",
-                    hint=f'declare it as a source, with anabranch.static("{one.table}"), instead of naming it in the code; '
-                    f"then delete that branch and the job's checkpoint for it, and run the cascade again.",
-                )
+    def _check_reads(self) -> None:
+        """Check once more what all jobs have read: other mains may have been replaced meanwhile."""
+        corrected = self.work.corrected(made=True)
+        for step in self.work.plan.steps:
+            branch = self._table(step).context
+            for part in step.jobs:
+                check_reads(self.work, step, part.job, branch, corrected)
+
+    def _left(self, step: CascadeStep, one: Affected) -> CascadeStep | None:
+        """Return the step with what its batch jobs have not made again, if anything."""
+        branch = self._table(step).context
+        jobs = [self.work.jobs[part.job] for part in step.jobs if part.is_batch]
+        left = [text for job in jobs if (text := partitions_left(job, one, branch)) is not None]
+        return replace(step, problems=(*step.problems, *left)) if left else None
 
     def _was_main(self, step: CascadeStep) -> bool:
         """Whether the branch was published and undone: then nothing is written to it until it is main again."""
         context = self._table(step).context
         head = context.snapshots.head()
         return head is not None and is_replaced_by(context, head) is not None
-
-    def _has_run(self, step: CascadeStep, part: JobPart) -> bool:
-        """Whether a batch job has made its commit on the branch already."""
-        return any(True for _ in self._made_by(step, part))
-
-    def _made_by(self, step: CascadeStep, part: JobPart) -> Iterator[tuple[Snapshot, LineageEntry]]:
-        """Return the commits of a job on the branch, newest first."""
-        table = self._table(step)
-        fork = table.context.fork
-        for snapshot in table.snapshots():
-            if fork is not None and snapshot.id <= fork.snapshot.id:
-                return
-            entry = lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-            if entry is not None and entry.job == part.job:
-                yield snapshot, entry
 
     def _audit(self, step: CascadeStep) -> None:
         checks = self.options.audits.get(step.table)

@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.cascade.taken_away import Taking, newest_beyond, restored_by
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import known_positions
 from anabranch.jobs.starts import starts_at
@@ -107,6 +107,8 @@ def start_of(
         if stand.unknown is None:
             return declared
         return replace(declared, problem=f"it is not known whether it had written before: {stand.unknown}")
+    if all(source.is_stream is False for source in job.sources.values()):
+        return declared  # a batch job reads its sources as they are, however far it had read
     try:
         known = known_positions(
             main, stand.moment, job.name, lambda: stand.positions, is_all=stand.unknown is None
@@ -205,7 +207,7 @@ def _in_kept(one: Corrected, offset: Offset) -> Position:
     position = offset.position
     if position == BEGINNING and one.emptied is not None:
         return one.emptied  # what the branch had before it was emptied must not be read
-    ends = [end for end in (_parted(one.main, offset.branch_uuid), one.fork) if end is not None]
+    ends = [end for end in (parted_at(one.main, offset.branch_uuid), one.fork) if end is not None]
     end = min(ends, default=position.snapshot)
     if position.snapshot <= end:
         return position
@@ -223,7 +225,7 @@ def _in_kept(one: Corrected, offset: Offset) -> Position:
     )
 
 
-def _parted(main: TableContext, branch_uuid: str) -> int | None:
+def parted_at(main: TableContext, branch_uuid: str) -> int | None:
     """Return the newest common snapshot of a former main and the current one, across replacements; None if it is main.
 
     Raises `NotFoundError`: that branch never was main.
@@ -245,13 +247,7 @@ def _has_read_nothing(one: Corrected, offset: Offset, end: int) -> bool:
     old = main_by_uuid(one.main, offset.branch_uuid)
     last = position.snapshot if position.files is None else position.snapshot - 1
     beyond = [] if old is None else [old.snapshots.find(number) for number in range(end + 1, last + 1)]
-    return old is not None and all(snapshot is not None and _brings_nothing(snapshot) for snapshot in beyond)
-
-
-def _brings_nothing(snapshot: Snapshot) -> bool:
-    if snapshot.commit_kind is CommitKind.APPEND:
-        return snapshot.delta_record_count == 0
-    return snapshot.commit_kind is not CommitKind.OVERWRITE
+    return old is not None and all(snapshot is not None and snapshot.brings_nothing for snapshot in beyond)
 
 
 def _title(name: str, job: Job, sources: Mapping[str, Corrected]) -> str:

@@ -81,7 +81,10 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
 def _nothing(plan: CascadePlan) -> str:
     if plan.tag is None:
         return f"nothing to do: no table contains anything of what was taken out of {plan.table}"
-    return f"nothing to do: {plan.table} has nothing after tag '{plan.tag}', or branch {plan.name} is main already"
+    return (
+        f"nothing to do: {plan.table} has nothing after tag '{plan.tag}', or branch {plan.name}, which corrected it from there, "
+        "is main already; --name NAME corrects it anew"
+    )
 
 
 def command_of(plan: CascadePlan, files: Iterable[str], *more: str) -> str:

@@ -149,6 +149,10 @@ class JobCheckpoint:
         """Definitions of all jobs that were started here; unknown ones as ``unknown``."""
         return frozenset(info.path.rpartition("/")[2] for info in self.storage.list(_DEFINITIONS))
 
+    def forget_definitions(self) -> None:
+        """Forget the definitions of jobs that were started here and have made nothing."""
+        self.storage.delete_folder(_DEFINITIONS)
+
     @property
     def is_in_use(self) -> bool:
         """Whether a query has begun here, whoever started it."""

@@ -1,6 +1,8 @@
 """Course of a stream of main through successive mains, and how it gets from one to the next.
 
-A stream reads the old main to its end, the seal. There, `scan.on-replace` decides:
+A stream that has had no row of what the old main alone has, when it is started again or comes to the end of the old main,
+goes on with the new main at the same position: nothing is lost, and nothing wrong is delivered. Any other reads the old main
+to its end, the seal. There, `scan.on-replace` decides:
 
 | `scan.on-replace` | what comes next                                                                           |
 |-------------------|-------------------------------------------------------------------------------------------|
@@ -29,7 +31,8 @@ from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
-from anabranch.kernel.log.main_branch import as_main, main_by_uuid
+from anabranch.kernel.log.main_branch import as_main, main_by_uuid, succession
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.options import SCAN_ON_OVERWRITE, SCAN_ON_REPLACE
 from anabranch.streaming.delivery import FeedSplit
@@ -77,6 +80,32 @@ class Course:
             known = None if context is None else self._on(context)
         return known
 
+    def ahead(self, place: Place) -> Place | None:
+        """Return the same position on the next main for a stream on a former one that has read none of what only that has.
+
+        None for all others, at no cost for a stream on the main that it was opened on.
+        """
+        opened, context, position = self._opened.context, place.feed.context, place.position
+        if context.branch_uuid == opened.branch_uuid or opened.main_generation is None:
+            return None
+        known = replacements(opened)
+        if not known or known[-1].main.uuid == context.branch_uuid:
+            return None  # it is main again
+        pointer = succession(opened, context.branch_uuid)
+        if pointer is None or pointer.replaced is None or position.files is not None or position.full:
+            return None
+        if not _has_read_the_same(context, position, pointer.replaced.fork.id):
+            return None
+        feed = self._on(as_main(opened, pointer.main.name, pointer.generation))
+        if feed.context.branch_uuid != pointer.main.uuid:
+            return None
+        at = min(position.snapshot, pointer.replaced.fork.id)
+        there = feed.context.snapshots.find(at or 1)
+        before = context.snapshots.find(at or 1)
+        if there is None or before is None or there.stamp != before.stamp:
+            return None
+        return Place(feed, Position.after(there) if at else BEGINNING)
+
     def next(self, place: Place) -> Place | None:
         """Return the start on the next main for a stream at the end of a replaced one; None if it is not there.
 
@@ -92,6 +121,9 @@ class Course:
         feed = self._on(as_main(opened, pointer.main.name, pointer.generation))
         if feed.context.branch_uuid != pointer.main.uuid:
             raise _lost(feed.context, pointer)
+        fork = pointer.replaced.fork
+        if _has_read_the_same(place.feed.context, place.position, fork.id):
+            return Place(feed, _after(fork))
         match self._on_replace:
             case "continue":
                 return Place(feed, _after(pointer.replaced.resume))
@@ -154,6 +186,12 @@ class Course:
 def is_difference(position: Position) -> bool:
     """Whether a stream came to a new main by its difference from the old one."""
     return position.listing == _DIFFERENCE
+
+
+def _has_read_the_same(former: TableContext, position: Position, fork: int) -> bool:
+    """Whether a stream of a former main has had rows only of what it has in common with the next main."""
+    beyond = (former.snapshots.find(number) for number in range(fork + 1, position.snapshot + 1))
+    return all(snapshot is not None and snapshot.brings_nothing for snapshot in beyond)
 
 
 def _after(reference: SnapshotRef) -> Position:

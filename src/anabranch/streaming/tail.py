@@ -74,12 +74,15 @@ class Follower:
         """
         position = self.position  # a consumer may stand on another branch than the one that was opened
         start = Place(self.feed, position)
-        reached = self.feed.advance(position, self.limits, until=until, most=SNAPSHOTS_A_STEP)
-        end = Place(self.feed, reached)
-        if end.position == position:
-            end = self._course.next(start) or start
+        end = self._course.ahead(start)
+        if end is None:
+            reached = self.feed.advance(position, self.limits, until=until, most=SNAPSHOTS_A_STEP)
+            end = Place(self.feed, reached)
+            if end.position == position:
+                end = self._course.next(start) or start
         self._reached = end
-        return None if end is start or end.position == position else self._course.splits(start, end)
+        is_same = end.feed is start.feed and end.position == position
+        return None if is_same else self._course.splits(start, end)
 
     def acknowledge(self) -> None:
         """Acknowledge the last step: it is not repeated, and the consumer moves on."""

@@ -116,6 +116,11 @@ class Snapshot(Shown):
         return hashlib.sha256(json.dumps(identity).encode("ascii")).digest()[:16].hex()
 
     @property
+    def brings_nothing(self) -> bool:
+        """Whether a stream finds no row in it: files were only rewritten or analyzed, or it is an empty batch."""
+        return self.commit_kind is not CommitKind.OVERWRITE and self.delta_record_count in (0, None)
+
+    @property
     def checksum(self) -> str:
         """CRC-32, as 8 hex digits, of what the snapshot says; without what some engines leave out of a tag of it."""
         said = [

@@ -213,15 +213,17 @@ class StreamReader(DataSourceStreamReader):
 
     def _next(self, start: Offset, limits: Limits) -> dict[str, Any]:
         begin = self._place(start)
-        place = Place(begin.feed, self._advance(begin, limits))
-        if place.position == begin.position and self._may_cross(begin.feed):
-            place = self._course.next(begin) or place
+        place = self._course.ahead(begin)
+        if place is None:
+            place = Place(begin.feed, self._advance(begin, limits))
+            if place.position == begin.position and self._may_cross(begin.feed):
+                place = self._course.next(begin) or place
         origin = start.origin or begin.position
         of_branch = start.origin_branch if start.origin is not None else None
         if of_branch is None and place.feed is not begin.feed:
             of_branch = start.branch_uuid
         found = replace(start, ended=0)
-        if place.position != begin.position:
+        if place.position != begin.position or place.feed is not begin.feed:
             found = replace(self._offset(place), origin=origin, origin_branch=of_branch)
         if place.feed.is_ended(place.position):
             if self._alignment is not None:
