@@ -236,6 +236,46 @@ def test_a_difference_puts_rows_side_by_side(ask):
     assert size == step["files"]["bytes_added"]
 
 
+def test_many_rows_that_differ_still_stand_side_by_side(tmp_path):
+    """All removed rows may come before the first added one, and a key may be a nanosecond or be missing."""
+    import pyarrow as pa
+
+    from anabranch.ui.asked import Asked
+    from anabranch.ui.site import Site
+
+    lake = anabranch.connect(str(tmp_path / "w"))
+    table = lake.create_table(
+        "db.t", "day INT, at TIMESTAMP(9), price DOUBLE, tags ARRAY<INT>", partition_by=["day"]
+    )
+    count = 3_000
+
+    def rows(price, skip=None):
+        at = [1_700_000_000_000_000_000 + i for i in range(count)]
+        columns = {
+            "day": pa.array([i % 2 for i in range(count)], pa.int32()),
+            "at": pa.array([None if i == skip else v for i, v in enumerate(at)], pa.timestamp("ns")),
+            "price": pa.array([price + i for i in range(count)], pa.float64()),
+            "tags": pa.array([[i] for i in range(count)], pa.list_(pa.int32())),
+        }
+        return pa.table(columns)
+
+    table.append(rows(0.0))
+    table.create_tag("before")
+    table.overwrite(rows(0.5, skip=7))
+    site = Site(lake, warehouse="w")
+    given = {"table": "db.t", "left": "main@before", "right": "main", "rows": "1"}
+    found = ANSWERS["diff"](site, Asked(given.items()))["rows"]
+    assert found["key"] == "at"
+    assert len(found["pairs"]) == 100
+    for left, right in found["pairs"]:
+        assert (left[1], left[0], left[3]) == (right[1], right[0], right[3])
+        assert float(right[2]) - float(left[2]) == 0.5
+    some = ANSWERS["diff"](site, Asked([*given.items(), ("filter", "price >= 7 AND price < 12")]))["rows"]
+    alone = [(left and left[2], right and right[2]) for left, right in some["pairs"] if not left or not right]
+    assert len(some["pairs"]) == 6
+    assert alone == [("7.0", None), (None, "7.5")], "without a key it pairs with nothing"
+
+
 def test_partitions_count_their_small_files(ask, warehouse):
     found = ask("partitions", table=T)
     rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]

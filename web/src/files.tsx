@@ -68,8 +68,8 @@ function Heat({ rows, worst, chosen, choose }: { rows: Partitions["rows"]; worst
       {rows.map((row, i) => {
         const said = `${row[0] || "the whole table"}: ${row[2]} of ${row[1]} files are small`;
         return (
-          <button key={row[0]} type="button" tabIndex={i === at ? 0 : -1} class={named ? "" : `heat-${level(row[2], worst)}`} aria-pressed={chosen === i} onFocus={() => move(i)} onClick={() => choose(chosen === i ? null : i)} title={said} aria-label={said}>
-            {named && <><i class={`heat-${level(row[2], worst)}`} /><span>{row[0] || "the whole table"}</span><b>{number(row[2])}</b></>}
+          <button key={row[0]} type="button" tabIndex={i === at ? 0 : -1} class={named ? "" : `heat-${level(row[2], worst)}`} aria-pressed={chosen === i} onFocus={() => move(i)} onClick={() => choose(chosen === i ? null : i)} title={said} aria-label={named ? undefined : said}>
+            {named && <><i class={`heat-${level(row[2], worst)}`} /><span>{row[0] || "the whole table"}</span><b>{number(row[2])}<span class="unseen"> small</span></b></>}
           </button>
         );
       })}

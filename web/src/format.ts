@@ -48,3 +48,6 @@ export const ranges = (found: [number, number][]): string => found.map(([a, b]) 
 export const snapshots = (found: [number, number][]): string => `${found.length === 1 && found[0]![0] === found[0]![1] ? "snapshot" : "snapshots"} ${ranges(found)}`;
 
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** A version of code, short: a hash without its method, as git shows commits. */
+export const release = (code: string): string => code.replace(/^sha\d+:/, "").slice(0, 8);

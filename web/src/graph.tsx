@@ -71,7 +71,7 @@ function Lines({ graph, width }: { graph: Graph; width: number }) {
     const source = graph.nodes[link.from]!, sink = graph.nodes[link.to]!;
     const [a, b, y1, y2] = [x(graph, source.lane), x(graph, sink.lane), middle(link.from), middle(link.to)];
     const bend = Math.sign(y2 - y1 || -1) * HEIGHT * 0.7;
-    const title = link.kind === "merge" ? `${link.branch} was merged` : link.kind === "undone" ? `the replacement was undone: ${link.branch} is main again` : `${link.branch} was put in the place of main${link.undone ? ", which was undone" : ""}`;
+    const title = link.kind === "merge" ? `${link.branch} was merged` : link.kind === "undone" ? "taken back: the main before is main again" : `${link.branch} was put in the place of main${link.undone ? ", which was undone" : ""}`;
     paths.push({ d: `M${a} ${y1}C${a} ${y1 + bend} ${b} ${y2 - bend} ${b} ${y2}`, kind: `link ${link.kind} ${link.undone ? "undone" : ""}`, title });
   }
   return (
@@ -102,7 +102,7 @@ function NodeRow({ graph, node, index, indent, place }: { graph: Graph; node: Gr
       <span class="name">
         {node.labels.map(label => <Badge key={label.kind + label.name} kind={label.kind}>{label.name}</Badge>)}
         <b>{name}</b> {kinds.join(", ")}
-        {merged.map(link => <Badge key={link.from} kind={link.undone ? "undone" : "replaced"}>{link.kind === "undone" ? `${link.branch} is main again` : link.undone ? `${link.branch} replaced main, undone` : `${link.branch} replaced main`}</Badge>)}
+        {merged.map(link => <Badge key={link.from} kind={link.undone ? "undone" : "replaced"}>{link.kind === "undone" ? "taken back: the main before is main again" : link.undone ? `${link.branch} replaced main, undone` : `${link.branch} replaced main`}</Badge>)}
         <small class="muted">{clock(node.millis)}{node.job && ` · ${node.job}`}{lane.role !== "main" && ` · ${lane.name}`}</small>
       </span>
       {node.added ? <span class="cell"><b>{signed(node.added)}</b><small>rows</small></span> : null}

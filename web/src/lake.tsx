@@ -1,7 +1,7 @@
 /** The lake: its tables, jobs, and the last corrections. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, report, useAsk, useChanges } from "./api";
-import { ago, bytes, clock, number, plural, short, span, time } from "./format";
+import { ago, bytes, clock, number, plural, release, short, span, time } from "./format";
 import { Badge, Card, Health, Many, Problem, Waiting } from "./parts";
 import { to } from "./route";
 import type { Facts, Job, Lake, Lag, RunningJob } from "./types";
@@ -159,7 +159,7 @@ function JobRow({ name, job, seen, now }: { name: string; job: Job | null; seen:
         {seen.some(one => Object.keys(one.behind).length > 0) && <span class="lag">{lagOf(seen)}</span>}
         {job && <small class="right muted" title={time(job.last_millis)}>{ago(job.last_millis, now)}</small>}
       </summary>
-      {job && <p class="muted">{plural(job.commits, "commit")} since {clock(job.first_millis)}{job.code && <>, code <code>{job.code.slice(0, 12)}</code></>}{job.engine && `, on ${job.engine}`}</p>}
+      {job && <p class="muted">{plural(job.commits, "commit")} since {clock(job.first_millis)}{job.code && <>, code <code>{release(job.code)}</code></>}{job.engine && `, on ${job.engine}`}</p>}
       {seen.map(one => <Seen key={one.sink + one.pid} one={one} now={now} />)}
       {open && !report && !seen.length && job?.sinks.filter(sink => !sink.includes("$branch_")).map(sink => <Lags key={sink} sink={sink} job={name} />)}
     </details>

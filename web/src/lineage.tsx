@@ -34,9 +34,10 @@ function Explorer({ whole, table, branch, snapshot, given, now }: Props) {
   const [search, setSearch] = useState(name ?? "");
   useEffect(() => setSearch(name ?? ""), [name]);
   const direction = given.get("way") === "up" ? "up" : given.get("way") === "both" ? "both" : given.get("way") === "down" ? "down" : snapshot ? "down" : "both";
-  const node = name === null ? null : idOf(whole, name);
   const names = useMemo(() => [...new Set([...whole.datasets.map(one => one.name), ...whole.flows.filter(flow => flow.kind === "job").map(flow => flow.job)])].sort(), [whole]);
   const trace = useAsk<Trace>(table && snapshot ? "trace" : null, { table, branch, question: direction === "up" ? "upstream" : "impact", snapshots: snapshot });
+  // A former main may have several names: the answer knows which node is meant.
+  const node = name === null ? null : idOf(whole, name) ?? trace.value?.datasets.find(one => one.depth === 0)?.id ?? null;
   const drawn = useMemo(() => closure(whole, node, direction), [whole, node, direction]);
   const choose = (name: string): void => {
     const found = name.trim();
@@ -61,7 +62,7 @@ function Explorer({ whole, table, branch, snapshot, given, now }: Props) {
           {node && <a href={to(["lineage"])}>Whole lake</a>}
         </form>
       )}
-      {name !== null && node === null && <p class="notice">Nothing in the lineage is called “{name}”.</p>}
+      {name !== null && node === null && !(snapshot && trace.busy) && <p class="notice">Nothing in the lineage is called “{name}”.</p>}
       {table && node && <Slider table={table} branch={branch} snapshot={snapshot} set={set} now={now} />}
       {trace.failure && <Problem failure={trace.failure} />}
       <Card title={snapshot && trace.value ? capital(trace.value.question) : node ? `Lineage of ${name}` : "All tables and jobs"} aside={<small class="muted">{plural(drawn.datasets.length, "dataset")}, {plural(new Set(drawn.flows.map(flow => flow.job)).size, "job")}</small>}>

@@ -1,7 +1,7 @@
 /** Snapshots on a line of time, from years to seconds, and everything about the one that is chosen. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { report, useAsk, useHistory } from "./api";
-import { clock, command, number, plural, short, signed, time } from "./format";
+import { clock, command, number, plural, release, short, signed, time } from "./format";
 import { Badge, Card, Command, Many, Problem, Shown, useWidth, Waiting } from "./parts";
 import { to } from "./route";
 import type { Place } from "./table";
@@ -119,7 +119,7 @@ const whoOf = (line: Line): string | null => line.job ?? (/^[0-9a-f]{8}-[0-9a-f-
 function SnapshotRow({ line, chosen, choose }: { line: Line; chosen: boolean; choose: (id: number | null) => void }) {
   return (
     <button type="button" class="row" aria-pressed={chosen} onClick={() => choose(chosen ? null : line.id)}>
-      <span class="name"><b>#{line.id}</b> <Badge kind={`kind-${laneOf(line.kind)}`}>{line.kind}</Badge><small class="muted">{clock(line.millis)}{whoOf(line) && ` · ${whoOf(line)}`}{line.code && ` · code ${line.code.slice(0, 8)}`}{line.watermark !== null && ` · complete up to ${clock(line.watermark)}`}</small></span>
+      <span class="name"><b>#{line.id}</b> <Badge kind={`kind-${laneOf(line.kind)}`}>{line.kind}</Badge><small class="muted">{clock(line.millis)}{whoOf(line) && ` · ${whoOf(line)}`}{line.code && ` · code ${release(line.code)}`}{line.watermark !== null && ` · complete up to ${clock(line.watermark)}`}</small></span>
       <span class="cell"><b>{signed(line.added)}</b><small>{short(line.rows ?? 0)} rows</small></span>
     </button>
   );
@@ -139,7 +139,7 @@ function Releases({ inside, x, y, end }: { inside: Line[]; x: (millis: number) =
   const names = [...new Set(parts.map(part => `${part.job} ${part.code}`))];
   if (parts.length > MOST_PARTS) return <text class="under" x={LEFT} y={y + 14}>{`${number(parts.length)} turns of ${plural(names.length, "release")}: zoom in`}</text>;
   return <g>{parts.map((part, i) => {
-    const begin = x(part.from), stop = Math.max(begin + 3, x(parts[i + 1]?.from ?? Math.min(end, part.upTo)) - 1), label = part.code ? part.code.slice(0, 8) : part.job ?? "";
+    const begin = x(part.from), stop = Math.max(begin + 3, x(parts[i + 1]?.from ?? Math.min(end, part.upTo)) - 1), label = part.code ? release(part.code) : part.job ?? "";
     const both = part.code && part.job ? `${part.job} · ${label}` : label, room = stop - begin;
     const text = room > both.length * 7 + 10 ? both : room > label.length * 7 + 10 ? label : "";
     return <g key={part.from} class={`release release-${names.indexOf(`${part.job} ${part.code}`) % 6}`}><rect x={begin} y={y} width={stop - begin} height={STRIP} rx={4}><title>{`${part.job ?? "no job"}${part.code ? `, code ${part.code}` : ""}: ${plural(part.count, "snapshot")} from ${time(part.from)}`}</title></rect>{text && <text x={begin + 6} y={y + 14}>{text}</text>}</g>;
