@@ -1,10 +1,14 @@
-"""Writes docs/assets/terminal.svg: the story of a correction as it looks in a terminal, by really running the commands.
+"""Writes docs/assets/terminal.svg: the story of a correction as it plays in a terminal, by really running the commands.
 
 python tools/terminal_recording.py
+
+Commands and what they print come one after the other, and begin anew. Where motion is not wanted, or a viewer does not
+animate, all of it is there from the start.
 """
 
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +30,7 @@ COMMANDS = (
     "undo-replace shop.orders --yes",
 )
 WIDTH = 104
+SECONDS_TO_TYPE, SECONDS_TO_READ, SECONDS_AT_END = 0.9, 2.4, 7.0
 # Rich's own template loads fonts from elsewhere.
 TEMPLATE = """<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="A wrong table is corrected on a branch by a few commands" viewBox="0 0 {width} {height}">
 <style>
@@ -68,7 +73,35 @@ def recorded() -> tuple[str, str]:
             console.print(Text.assemble(("$ ", "green"), ("anabranch ", "bold"), command))
             console.print(Text.from_ansi(printed(command, folder)))
     text = console.export_text(clear=False)
-    return text, console.export_svg(title="anabranch", theme=MONOKAI, code_format=TEMPLATE, unique_id="t")
+    picture = console.export_svg(title="anabranch", theme=MONOKAI, code_format=TEMPLATE, unique_id="t")
+    return text, played(picture)
+
+
+def played(picture: str) -> str:
+    """The picture with its lines shown one step after the other: a command, what it prints, the next command."""
+    step, steps = -1, {}
+    for line, words in re.findall(r'<text [^>]*url\(#t-line-(\d+)\)">([^<]*)</text>', picture):
+        begins = words.startswith("$") and line not in steps
+        if begins:
+            step += 2  # a command has an odd number, what it prints the even one after it
+        steps.setdefault(line, step if begins else step + step % 2)
+    last = max(steps.values())
+    turn = SECONDS_TO_TYPE + SECONDS_TO_READ
+    begins_at = {n: (n - 1) // 2 * turn + (0 if n % 2 else SECONDS_TO_TYPE) for n in range(1, last + 1)}
+    whole = begins_at[last] + SECONDS_AT_END
+    styles = "".join(
+        f"@keyframes t-s{n} {{ 0%, {100 * at / whole - 0.01:.2f}% {{ visibility: hidden }} {100 * at / whole:.2f}%, 100% {{ visibility: visible }} }}\n"
+        f".t-s{n} {{ animation: t-s{n} {whole:.1f}s step-end infinite }}\n"
+        for n, at in begins_at.items()
+        if n > 1
+    )
+    styles += "@media (prefers-reduced-motion: reduce) { text { animation: none !important } }\n"
+    shown = re.sub(
+        r'<text class="([^"]*)"([^>]*url\(#t-line-(\d+)\))',
+        lambda found: f'<text class="{found[1]} t-s{steps[found[3]]}"{found[2]}',
+        picture,
+    )
+    return shown.replace("</style>", f"{styles}</style>", 1)
 
 
 def printed(command: str, folder: str) -> str:

@@ -47,6 +47,8 @@ def test_facts_of_tables_agree_with_the_tables(ask, warehouse):
     assert found[T]["head"]["id"] == table.snapshot.id
     assert (found["archive.empty"]["rows"], found["archive.empty"]["head"]) == (0, None)
     assert "no.such" in found["no.such"]["problem"]
+    assert found[T]["branches"] == ["late", "what-if"], "the branch that became main is main"
+    assert ask("table", table=T)["branches"] == ["main", "late", "what-if"]
 
 
 def test_a_table_at_any_ref(ask):

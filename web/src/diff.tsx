@@ -9,8 +9,10 @@ import type { Diff, TableFacts } from "./types";
 
 export function DiffView({ place, facts }: { place: Place; facts: TableFacts }) {
   const { given } = place;
-  const other = facts.branches.find(name => name !== "main") ?? (facts.tags[0] ? `main@${facts.tags[0].name}` : "main");
-  const sides = report?.sides ?? [given.get("left") ?? "main", given.get("right") ?? other] as const;
+  // A branch is compared with main; without one, main with what it was at the last tag.
+  const branch = facts.branches.find(name => name !== "main"), last = [...facts.tags].sort((a, b) => b.snapshot - a.snapshot)[0];
+  const usual = branch ? ["main", branch] as const : last ? [`main@${last.name}`, "main"] as const : ["main", "main"] as const;
+  const sides = report?.sides ?? [given.get("left") ?? usual[0], given.get("right") ?? usual[1]] as const;
   const [left, right] = sides, rows = report ? holdsRows(place.table, left, right) : given.get("rows") === "1";
   const filter = given.get("filter");
   const [asked, ask] = useState({ left, right, filter: filter ?? "" });

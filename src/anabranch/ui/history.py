@@ -188,3 +188,10 @@ def _text(value: Any) -> str | None:
 def snapshot_prefix(view: Table) -> str:
     """Return what goes before the id of a snapshot of a branch: a former main may have had another of that id."""
     return "main.snapshot." if view.context.main_generation else "snapshot."
+
+
+def other_branches(main: Table) -> list[str]:
+    """Return the branches beside main. A branch that took the place of main keeps its name, but is main."""
+    context = main.context
+    own = context.branch if context.main_generation is not None else None
+    return [name for name in main.branches() if name != own]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from anabranch import AnabranchError, Table, __version__
 from anabranch.jobs.records import behind, jobs_of_lake
 from anabranch.ui.asked import Asked
-from anabranch.ui.history import line_of
+from anabranch.ui.history import line_of, other_branches
 from anabranch.ui.lineage_view import lineage_of, reading
 from anabranch.ui.site import Site, stamp
 
@@ -75,7 +75,7 @@ def _read_facts(table: Table) -> dict[str, Any]:
         "score": health.score,
         "findings": [{"why": f.why, "command": f.command, "points": f.points} for f in health.findings],
         "head": None if snapshot is None else line_of(snapshot)._asdict(),
-        "branches": table.branches(),
+        "branches": other_branches(table),
     }
 
 

@@ -18,7 +18,7 @@ from anabranch.service.tables import describe, shown_options
 from anabranch.system_tables import View, read_system_table
 from anabranch.ui.asked import Asked
 from anabranch.ui.cells import cell
-from anabranch.ui.history import COLUMNS, snapshot_prefix
+from anabranch.ui.history import COLUMNS, other_branches, snapshot_prefix
 from anabranch.ui.site import Site, stamp
 from anabranch.ui.statistics import column_statistics
 
@@ -55,12 +55,13 @@ def health(site: Site, asked: Asked) -> dict[str, Any]:
 
 def _refs(site: Site, asked: Asked) -> dict[str, Any]:
     """Return names that a moment can be asked for by."""
-    now = site.open(asked.text("table"), asked.optional("branch"))
+    main, now = site.open(asked.text("table")), site.open(asked.text("table"), asked.optional("branch"))
+    _ = main.snapshot  # it follows main
     tags = _system(now, "tags", ["tag_name", "snapshot_id", "commit_time", "record_count"])
     saved = _system(now, "savepoints", ["savepoint_id", "saved_snapshot_id", "save_time", "record_count"])
     return {
         "prefix": snapshot_prefix(now),
-        "branches": ["main", *site.open(asked.text("table")).branches()],
+        "branches": ["main", *other_branches(main)],
         "tags": [
             {"name": row[0], "snapshot": row[1], "millis": int(row[2].timestamp() * 1000), "rows": row[3]}
             for row in tags
