@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint interop spark-versions environments bench docs format clean java compiled web
+.PHONY: help demo test test-long browser lint interop spark-versions environments bench docs format clean java compiled web
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -38,6 +38,13 @@ test: java compiled ## All tests in their short form (about 15 minutes)
 
 test-long: java compiled ## The long forms: property tests, kill sweeps, soaks
 	@$(BIN)/python -m pytest -m "long" --timeout 1800
+
+browser: java compiled ## The page in Chromium: every view, accessibility, a correction, large lakes; takes the pictures of the docs
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	  echo "No Chromium on PATH. On Debian: apt-get install chromium"; exit 1
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
+	@cd web && npm ci --silent
+	@ANABRANCH_SCREENSHOTS=docs/assets $(BIN)/python -m pytest tests/ui -m "long or not long" --timeout 1800
 
 lint: $(STAMP) ## Style, types, layer contracts, spelling
 	@$(BIN)/ruff format --check .

@@ -43,7 +43,7 @@ def visiting(browser, server, *, width=1280, dark=False, excused="never", **how)
         viewport={"width": width, "height": 860}, color_scheme="dark" if dark else "light", **how
     )
     page, complaints = context.new_page(), []
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(30_000)
     page.on("console", lambda said: said.type in ("error", "warning") and complaints.append(said.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda asked: _is_ours(asked.url, server) or complaints.append(asked.url))
@@ -68,7 +68,7 @@ def settle(page):
     from playwright.sync_api import expect
 
     page.wait_for_timeout(80)
-    expect(page.locator(".waiting")).to_have_count(0, timeout=15_000)
+    expect(page.locator(".waiting")).to_have_count(0, timeout=60_000)
     page.wait_for_timeout(60)
 
 
