@@ -85,6 +85,8 @@ def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
         seen.get_by_role("status").filter(has_text="done").wait_for(timeout=300_000)
         assert values(spoilt) == [(i, f"V{i}-RIGHT") for i in range(6)]
 
+        seen.get_by_role("heading", name="4. Published").wait_for()
+        assert accessibility(seen) == []
         seen.get_by_label("Yes, change main of 2 tables").check()
         seen.get_by_role("button", name="Take it back").click()
         seen.get_by_text("Taking back db.orders").wait_for()

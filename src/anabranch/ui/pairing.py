@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from anabranch.service.values import tuples_of
+from anabranch.frames.row_values import tuples_of
 from anabranch.ui.cells import cell
 
 _CHANGE = "_change"
