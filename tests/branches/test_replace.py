@@ -387,6 +387,17 @@ def _as_foreign(table, snapshot_id):
     context.storage.put(context.layout.snapshot_path(snapshot_id), plain.to_json())
 
 
+def test_the_new_main_holds_what_other_branches_began_with():
+    table = parted(main=2)
+    table.create_tag("later", 4)
+    table.create_branch("other", "later")
+    assert not table.verify().problems
+    table.replace_main_branch("fix")
+    assert not table.verify().problems
+    table.undo_replace()
+    assert not table.verify().problems
+
+
 def test_a_branch_that_left_a_main_which_is_not_main_any_more():
     table = parted(main=2)
     table.create_tag("later", 4)

@@ -290,6 +290,26 @@ def test_missing_permission_is_reported(storage):
     assert "permissions" in refused.value.hint
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_what_is_not_a_regular_file_is_no_object_and_holds_nobody_up(tmp_path, make):
+    storage = LocalStorage(tmp_path / "store")
+    storage.put("d/other", b"x")
+    make(tmp_path / "store" / "d" / "pipe")
+    reads = [
+        lambda: storage.get("d/pipe"),
+        lambda: storage.get_range("d/pipe", 0, 4),
+        lambda: storage.open_input("d/pipe"),
+        lambda: storage.info("d/pipe"),
+    ]
+    for read in reads:
+        with pytest.raises(NotFoundError):
+            read()
+    assert not storage.exists("d/pipe")
+    with pytest.raises(StorageError):
+        storage.put_if_absent("d/pipe", b"y")
+
+
 def test_folders_that_others_remove_are_made_again(storage):
     for write in write_all_ways(storage, b"x").values():
         write()

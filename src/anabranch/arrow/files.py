@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -44,7 +45,7 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
     """
     path = native_path(storage, file.path)
     if path is not None:
-        return pa.OSFile(path)
+        return _opened(path)
     if wanted is None:
         start = max(0, file.size - _FOOTER_SIZE)
         wanted = [(start, file.size - start)]
@@ -54,7 +55,14 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
 def open_whole(storage: Storage, file: SplitFile) -> pa.NativeFile:
     """Open like `open_file`, for formats with scattered reads: a distant file is fetched as a whole."""
     path = native_path(storage, file.path)
-    return pa.OSFile(path) if path is not None else pa.BufferReader(storage.get(file.path))
+    return _opened(path) if path is not None else pa.BufferReader(storage.get(file.path))
+
+
+def _opened(path: str) -> pa.NativeFile:
+    # Opening a pipe would wait for ever. A Path object per file would cost more than the look.
+    if os.path.lexists(path) and not os.path.isfile(path):  # noqa: PTH113
+        raise NotFoundError(f"{path} is not a regular file")
+    return pa.OSFile(path)
 
 
 @contextmanager

@@ -1,13 +1,14 @@
 """Looks at, renames and removes files and folders while other processes may work in them."""
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH120, PTH123
+# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH120
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -21,9 +22,24 @@ ATTEMPTS: Final = 16
 """Another process can take away what was just seen; this often in a row is no coincidence."""
 
 
+def open_regular(target: str, flags: int) -> int:
+    """Open a file as the built-in `open` does with its ``opener``; what is not a regular file is no object.
+
+    A pipe that somebody put in the place of a file would wait for its other end for ever.
+    """
+    descriptor = os.open(target, flags | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+    raise FileNotFoundError(errno.ENOENT, "it is not a regular file", target)
+
+
 def read_whole(target: str) -> bytes:
     """Return the bytes of a file. Raises `OSError`."""
-    with open(target, "rb", buffering=0) as file:
+    with open(target, "rb", buffering=0, opener=open_regular) as file:
         return file.readall()
 
 
@@ -46,6 +62,11 @@ def publish(temporary: str, target: str, data: bytes) -> bool:
         raise StorageError(
             f"cannot write {target}: it is a link to {os.readlink(target)}, which is not there",
             hint="Bring back what the link leads to, or else remove the link.",
+        )
+    if os.path.lexists(target) and not os.path.isfile(target):
+        raise StorageError(
+            f"cannot write {target}: what has that name is not a regular file",
+            hint="Move it away or remove it.",
         )
     raise StorageError(f"cannot write {target}: the name is taken and free by turns", retryable=True)
 

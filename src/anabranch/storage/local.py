@@ -7,7 +7,7 @@ lies behind it.
 """
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH100, PTH105, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH105, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from anabranch.storage.folders import (
     info_of,
     is_folder,
     move,
+    open_regular,
     publish,
     read_whole,
     remove_tree,
@@ -103,7 +104,7 @@ class LocalStorage:
     def get_range(self, path: str, start: int, length: int) -> bytes:
         target = self._target(path)
         names.check_range(path, start, length)
-        with translated("read", target), open(target, "rb") as file:
+        with translated("read", target), open(target, "rb", opener=open_regular) as file:
             size = os.fstat(file.fileno()).st_size
             self._was_there = True
             file.seek(min(start, size))
@@ -128,7 +129,7 @@ class LocalStorage:
     def open_input(self, path: str, *, size: int | None = None) -> IO[bytes]:
         target = self._target(path)
         with translated("read", target):
-            file = open(target, "rb")  # noqa: SIM115 - the caller closes it
+            file = open(target, "rb", opener=open_regular)  # noqa: SIM115 - the caller closes it
         self._was_there = True
         return file
 

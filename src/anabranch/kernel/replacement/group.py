@@ -30,7 +30,7 @@ from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import planned
 from anabranch.kernel.replacement.result import ReplaceResult
-from anabranch.kernel.replacement.sealing import last_replacement, write_hint
+from anabranch.kernel.replacement.sealing import follow_up, last_replacement
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.storage.protocol import Storage
 
@@ -124,7 +124,7 @@ def _made_before(targets: Sequence[tuple[TableContext, str]]) -> GroupResult | N
         return None
     tables = tuple((main.name, ReplaceResult.of(pointer, repeated=True)) for main, pointer in found)
     for main, pointer in found:
-        write_hint(main, pointer)
+        follow_up(main, pointer)
     return GroupResult(numbers.pop(), tables, repeated=True)
 
 

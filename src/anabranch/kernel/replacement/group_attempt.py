@@ -22,12 +22,12 @@ from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.sealing import (
     end_main,
+    follow_up,
     in_group,
     new_seal,
     next_number,
     pointer_after,
     seal_timeout,
-    write_hint,
 )
 from anabranch.kernel.replacement.wishes import Replacing
 from anabranch.storage.protocol import Storage
@@ -164,4 +164,4 @@ def _finish(main: TableContext, pointer: MainPointer, decided: GroupDecision) ->
     """Write a table's copies of the group's decision: optional, so failures are left for `maintain`."""
     with suppress(StorageError):
         keep_group_decision(main, pointer.generation, decided)
-    write_hint(main, pointer)
+    follow_up(main, pointer)

@@ -30,12 +30,12 @@ from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.sealing import (
     end_main,
+    follow_up,
     last_replacement,
     new_seal,
     next_number,
     pointer_after,
     seal_timeout,
-    write_hint,
 )
 from anabranch.kernel.replacement.wishes import Replacement, Replacing
 
@@ -60,7 +60,7 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
         main = main_of(context)
         done = last_replacement(main, wishes.branch)
         if done is not None:
-            write_hint(main, done)
+            follow_up(main, done)
             return done, True
         if expected is not None and main.branch_uuid != begun.branch_uuid:
             raise refusal([moved(main, expected, "was replaced meanwhile")])
@@ -126,7 +126,7 @@ def decide(replacing: Replacing, copied: CopiedPast | None = None) -> MainPointe
     except AnabranchError:
         stay(main, generation, replacing.wishes.by)  # nobody should wait for a decision that will not come
         raise
-    write_hint(main, pointer)
+    follow_up(main, pointer)
     return pointer
 
 

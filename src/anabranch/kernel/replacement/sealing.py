@@ -7,9 +7,10 @@ for itself or belongs to a group.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from anabranch.errors import StorageError
+from anabranch.errors import AnabranchError
 from anabranch.format.records.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
@@ -19,8 +20,10 @@ from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import check_still_the_same
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.lost_pointers import keep_copy
+from anabranch.kernel.log.main_branch import as_main
 from anabranch.kernel.log.main_pointer import find_pointer
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.replacement.catch_up import last_catch_up
@@ -152,14 +155,17 @@ def last_replacement(main: TableContext, branch: str) -> MainPointer | None:
     return None
 
 
-def write_hint(main: TableContext, pointer: MainPointer) -> None:
-    """Write main's name for people, and a copy of the decision for recovery. Failure is ignored."""
+def follow_up(main: TableContext, pointer: MainPointer) -> None:
+    """Do what is useful once main was replaced; failure is ignored, as `maintain` does the same.
+
+    Main's name is written for people and a copy of the decision for recovery, and the new main pins what other branches
+    began with, so that another engine's expiry spares it.
+    """
     keep_copy(main, pointer)
     name = pointer.main.name or "main"
-    try:
+    with suppress(AnabranchError):
         main.storage.put(main.layout.branches_file_path(HINT_FILE), name.encode(), durable=False)
-    except StorageError:
-        return
+        tend_fork_pins(as_main(main, pointer.main.name, pointer.generation))
 
 
 def _time_of(main: TableContext, last: Snapshot, newest: Snapshot) -> int:
