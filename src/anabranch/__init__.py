@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anabranch.kernel.merge.result import MergeResult
     from anabranch.kernel.replacement.result import ReplaceResult
     from anabranch.lake import Lake, connect
+    from anabranch.long_work import progress
     from anabranch.scan.scan import Scan
     from anabranch.table import Table
     from anabranch.table.savepoint_manager import SavepointManager
@@ -49,6 +50,7 @@ __all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
     "duckdb",
     "files",
     "job",
+    "progress",
     "sql_job",
     "static",
     "stream",
@@ -77,6 +79,7 @@ _HOMES = {
     "col": "anabranch.expr",
     "connect": "anabranch.lake",
     "duckdb": "anabranch.duck",
+    "progress": "anabranch.long_work",
 }
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from anabranch.long_work import step
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -89,4 +91,10 @@ class LocalEngine:
     """Runs everything in this process, one item after the other; the work itself uses all cores."""
 
     def map(self, work: Callable[[T], R], items: Sequence[T], *, name: str) -> Iterator[R]:
-        return map(work, items)
+        return self._done(work, items, name)
+
+    def _done(self, work: Callable[[T], R], items: Sequence[T], name: str) -> Iterator[R]:
+        with step(name, "steps", len(items)) as advance:
+            for item in items:
+                yield work(item)
+                advance(1)

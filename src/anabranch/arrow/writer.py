@@ -27,6 +27,7 @@ from anabranch.format.schema.rules import check_format
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.arrow_types import to_arrow_schema
 from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.long_work import step
 from anabranch.options import (
     TARGET_FILE_SIZE,
     WRITE_BUFFER_FOR_APPEND,
@@ -88,9 +89,10 @@ def write(batches: Iterable[pa.RecordBatch | pa.Table], context: WriteContext) -
         StorageError: a file could not be written.
     """
     tracker = EventTimeTracker(context.schema, context.all_options, context.runtime.clock)
-    with TableWriter(context) as writer:
+    with TableWriter(context) as writer, step("write", "rows") as advance:
         for batch in batches:
             writer.write(tracker.taken(batch))
+            advance(batch.num_rows)
         return tracker.noted(writer.finish())
 
 

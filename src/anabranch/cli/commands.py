@@ -14,8 +14,9 @@ from typer.core import TyperCommand
 
 from anabranch.cli import state
 from anabranch.cli.job_statuses import ShownStatuses
-from anabranch.cli.output import on_terminal, runnable, say, told
+from anabranch.cli.output import on_terminal, runnable, say, told, working
 from anabranch.cli.shown import show
+from anabranch.verbs.answer import Answer
 from anabranch.verbs.caller import Caller, Statuses, user
 from anabranch.verbs.special import Asking, Progressing
 from anabranch.verbs.verb import Parameter, Verb
@@ -123,11 +124,17 @@ def _run(verb: Verb, given: dict[str, Any], *, yes: bool, json: bool, order: Seq
         answers = verb.answers(caller, given)
         if verb.takes(Progressing):
             answers = iter([*answers])
-    for answer in answers:
+    while (answer := _next(answers, silent=json or verb.takes(Progressing))) is not None:
         show(answer, json=json)
         code = answer.code or code
     if code:
         raise typer.Exit(code)
+
+
+def _next(answers: Iterator[Answer], *, silent: bool) -> Answer | None:
+    """Work for the next answer, and show how far it has come meanwhile."""
+    with working(json=silent):
+        return next(answers, None)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from anabranch.cli.arguments import (
     limit_option,
     names,
 )
-from anabranch.cli.output import limited, say, say_cut, show_json, show_moment, show_rows
+from anabranch.cli.output import limited, say, say_cut, show_json, show_moment, show_rows, working
 from anabranch.cli.system_tables import show_system_table
 
 
@@ -90,7 +90,8 @@ def append(
     from anabranch.service import tables as service
 
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
-    snapshot = view.append(read_rows(source, format, view.scan().reader.schema))
+    with working(json=json):
+        snapshot = view.append(read_rows(source, format, view.scan().reader.schema))
     if json:
         show_json(service.snapshot_info(snapshot))
     else:
@@ -121,7 +122,8 @@ def overwrite(
     view = service.open_table(service.open_lake(state.warehouse), service.View(table, branch))
     values = next(iter(partition_values([] if partition is None else [partition]) or ()), None)
     rows = read_rows(source, format, view.scan().reader.schema)
-    snapshot = view.overwrite(rows, values, if_unchanged_since=if_unchanged_since)
+    with working(json=json):
+        snapshot = view.overwrite(rows, values, if_unchanged_since=if_unchanged_since)
     if json:
         show_json(service.snapshot_info(snapshot))
     else:

@@ -37,6 +37,8 @@ from anabranch.verbs.registry import VERBS
 from anabranch.version import __version__
 
 FAILED, WRONG_USAGE, CONFLICT, TAKEN, ENGINE_GONE = 1, 2, 3, 4, 5
+INTERRUPTED = 130
+"""As shells say it of a program that SIGINT ended."""
 
 app = typer.Typer(
     name="anabranch",
@@ -120,8 +122,16 @@ def run(arguments: list[str]) -> int:
     state.json = "--json" in arguments
     try:
         result = app(arguments, standalone_mode=False)
+        if result == INTERRUPTED:  # how typer says it; older ones raise Abort
+            return _interrupted()
         return result if isinstance(result, int) else 0
-    except (typer.Exit, typer.Abort) as stop:
+    except typer.Abort as stop:
+        if isinstance(stop.__cause__ or stop.__context__, KeyboardInterrupt):
+            return _interrupted()
+        return FAILED
+    except KeyboardInterrupt:
+        return _interrupted()
+    except typer.Exit as stop:
         return getattr(stop, "exit_code", FAILED)
     except SystemExit as stop:  # of click, which has made standard output silent
         if isinstance(stop.__context__, BrokenPipeError):
@@ -140,6 +150,16 @@ def run(arguments: list[str]) -> int:
         if _is_of_jvm(error):
             return _report(_jvm_gone(error), ENGINE_GONE)
         return _report(error, FAILED)
+
+
+def _interrupted() -> int:
+    """Say what an interrupted command leaves: what it had committed, and nothing half done."""
+    message = "interrupted: what was committed before stays, nothing else was changed"
+    if state.json:
+        _report_json("Interrupted", message, None, INTERRUPTED)
+    else:
+        say(message, err=True)
+    return INTERRUPTED
 
 
 def _exit_code(error: AnabranchError) -> int:

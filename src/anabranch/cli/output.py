@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, is_dataclass
 from typing import Any, Literal, Protocol
 
@@ -24,6 +24,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from anabranch.cli import state
+from anabranch.long_work import progress
 from anabranch.runtime import SYSTEM
 
 console = Console(soft_wrap=False)
@@ -187,6 +188,11 @@ def told(*, silent: bool = False) -> Iterator[Callable[[str], None]]:
         return
     with Console(stderr=True).status("") as status:
         yield lambda text: status.update(_text(text))
+
+
+def working(*, json: bool) -> AbstractContextManager[None]:
+    """Show how far long work in the block has come, on one line of a terminal that goes when it is done."""
+    return nullcontext() if json else progress()
 
 
 def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:

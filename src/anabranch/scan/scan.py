@@ -30,6 +30,7 @@ from anabranch.lazy import lazy
 from anabranch.lineage.model import TableInput
 from anabranch.lineage.reads import note_changes, note_state, range_read, state_read
 from anabranch.lineage.remembered import hand_out
+from anabranch.long_work import is_shown, step
 from anabranch.options import FILE_CHECKSUM
 from anabranch.scan.facts import count, count_by, extreme, sample
 from anabranch.scan.feed import FeedReader
@@ -97,6 +98,8 @@ class Rows(Forms, Generic[S]):
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as one table, in the table's Arrow types."""
+        if is_shown():
+            return self._known(pa.Table.from_batches(self.to_batches(), schema=self.arrow_schema))
         return self._known(self.reader.read_table(self.splits, limit=self.limit))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
@@ -108,9 +111,15 @@ class Rows(Forms, Generic[S]):
         most = count if self.limit is None else min(count, self.limit)
         return self._known(self.reader.read_table(self.splits, limit=check_limit(most)))
 
+    def _total(self) -> int | None:
+        """Return how many rows there are, if that is known without reading them."""
+        return None
+
     def _each(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield self._known(batch)
+        with step("read", "rows", self._total() if is_shown() else None) as advance:
+            for batch in batches:
+                advance(batch.num_rows)
+                yield self._known(batch)
 
     def _known(self, rows: T) -> T:
         return hand_out(rows, lambda: (self.read_from(),))
@@ -243,6 +252,13 @@ class Scan(Rows[Split], Shown):
     def head(self, count: int = 5) -> pa.Table:
         """Return the first rows as an Arrow table, reading no more than needed."""
         return self.first(count).to_arrow()
+
+    def _total(self) -> int | None:
+        return (
+            sum(split.row_count for split in self.splits)
+            if self.predicate is None and self.limit is None
+            else None
+        )
 
     def count(self) -> int:
         """Return the number of rows.
@@ -400,9 +416,9 @@ def explain(plan: Plan, scan: Scan) -> str:
         lines.append(f"  filter   {scan.predicate}")
     lines.append(f"  columns  {', '.join(scan.columns or [f.name for f in scan.schema.fields])}")
     lines.append(f"  {'step':<12}{'manifests':>12}{'files':>12}")
-    for step in plan.report.steps:
-        files = "" if step.files is None else f"{step.files:,}"
-        lines.append(f"  {step.name:<12}{step.manifests:>12,}{files:>12}")
+    for done in plan.report.steps:
+        files = "" if done.files is None else f"{done.files:,}"
+        lines.append(f"  {done.name:<12}{done.manifests:>12,}{files:>12}")
     report = plan.report
     lines.append(f"  reads {plan.files.height:,} files in {report.splits:,} splits: "
                  f"{report.rows:,} rows, {report.bytes:,} bytes")  # fmt: skip
