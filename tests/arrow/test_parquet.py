@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+from cProfile import Profile
 
 import polars as pl
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.arrow import row_buffer
+from anabranch.arrow.footer_checksum import KEY, is_intact, sealed
 from anabranch.arrow.parquet_encode import PageSettings, encode
 from anabranch.arrow.parquet_footer import JoinedFile
 from anabranch.arrow.thrift import (
@@ -245,6 +247,40 @@ def test_a_joined_file_says_where_everything_is():
             assert decode_struct(data[chunk.dictionary_page_offset :])[1] == (I32, 2)
             assert decode_struct(data[chunk.data_page_offset :])[1] == (I32, 0)
     assert [kind for kind, _ in _pages(data)] == [0] * 6
+
+
+def test_a_footer_of_one_part_is_sealed_without_being_decoded():
+    """As if it were: the bytes are the same, whatever statistics hold."""
+    mark = f"{KEY.decode()}\x18\x0800000000"
+    table = pa.table({"a": [mark, mark + "9"], "b": [1.0, None]})
+    part = bytes(encode(table, PageSettings("zstd", 1)))
+    joined = JoinedFile()
+    data = bytes(joined.add(memoryview(part))) + joined.tail()
+    footer = data[len(part) - 8 - int.from_bytes(part[-8:-4], "little") : -8]
+    assert footer == sealed(decode_struct(footer))
+    assert footer.count(b"00000000") >= 2
+    assert is_intact(footer)
+    at = footer.rindex(KEY)
+    assert not is_intact(footer[:4] + bytes([footer[4] ^ 1]) + footer[5:])
+    assert at > footer.index(KEY)
+    assert opened(data).read().equals(table)
+
+
+def test_the_work_of_a_wide_row_grows_with_its_columns():
+    """In calls of Python functions; once for each column of a table is what may be."""
+
+    def work(columns):
+        names = [f"c{number}" for number in range(columns)]
+        schema = make_schema(", ".join(f"{name} DOUBLE" for name in names))
+        profile = Profile()
+        profile.enable()
+        written(schema, {name: [1.0] for name in names})
+        profile.disable()
+        return sum(entry.callcount for entry in profile.getstats())
+
+    few, many = work(100), work(400)
+    assert many <= 4.1 * few
+    assert (many - few) / 300 < 150
 
 
 def test_dates_beyond_the_years_of_python():

@@ -122,11 +122,11 @@ def _match(names: Sequence[str], fields: Sequence[Field], parent: str) -> list[i
     if len(found) < len(names):
         twice = sorted({name for name in names if list(names).count(name) > 1})
         raise SchemaError(f"the data has more than one column named {_listed(twice, parent)}")
-    known = [field.name for field in fields]
-    unknown = [name for name in names if name not in set(known)]
+    known = {field.name: None for field in fields}
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise SchemaError(
-            f"the table has no column {_listed(unknown, parent)}", hint=_suggestion(unknown, known, parent)
+            f"the table has no column {_listed(unknown, parent)}", hint=_suggestion(unknown, [*known], parent)
         )
     missing = [
         field.name
@@ -138,7 +138,7 @@ def _match(names: Sequence[str], fields: Sequence[Field], parent: str) -> list[i
             f"the data has no column {_listed(missing, parent)}, which is NOT NULL",
             hint="Add the column to the data; names are matched with their case.",
         )
-    return [found.get(name) for name in known]
+    return [found.get(field.name) for field in fields]
 
 
 def _suggestion(unknown: Sequence[str], known: Sequence[str], parent: str) -> str:

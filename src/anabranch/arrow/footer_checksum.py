@@ -17,6 +17,8 @@ KEY: Final = b"anabranch.footer-crc32"
 _KEY_VALUES: Final = 5  # FileMetaData
 _NAME, _VALUE = 1, 2  # KeyValue
 _BLANK: Final = b"0" * 8
+UNSEALED: Final = {KEY: _BLANK}
+"""Key-values of a footer whose checksum is filled in later."""
 _MARK: Final = KEY + bytes([(_VALUE - _NAME) << 4 | BINARY, len(_BLANK)])
 """Encoded key, up to where the digits of the value begin."""
 
@@ -25,9 +27,20 @@ def sealed(footer: Struct) -> bytes:
     """Encode a footer together with a checksum of itself."""
     entry = {_NAME: (BINARY, KEY), _VALUE: (BINARY, _BLANK)}
     _, others = footer.get(_KEY_VALUES, (LIST, (STRUCT, [])))
-    values = [*others[1], entry]
-    encoded = encode_struct(dict(sorted((footer | {_KEY_VALUES: (LIST, (STRUCT, values))}).items())))
-    at = encoded.rindex(_MARK) + len(_MARK)
+    values = [*(other for other in others[1] if other.get(_NAME) != entry[_NAME]), entry]
+    return _filled_in(encode_struct(dict(sorted((footer | {_KEY_VALUES: (LIST, (STRUCT, values))}).items()))))
+
+
+def sealed_as_it_is(footer: bytes) -> bytes | None:
+    """Fill in the checksum of an encoded footer that was written with `UNSEALED`; None for any other.
+
+    It is what `sealed` makes of it, without decoding and encoding what wide tables have thousands of.
+    """
+    return _filled_in(footer) if _MARK + _BLANK in footer else None
+
+
+def _filled_in(encoded: bytes) -> bytes:
+    at = encoded.rindex(_MARK) + len(_MARK)  # the last: statistics before it may hold the same bytes
     return encoded[:at] + b"%08x" % crc32(encoded) + encoded[at + len(_BLANK) :]
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anabranch.arrow import nested
+from anabranch.arrow.footer_checksum import UNSEALED
 from anabranch.arrow.int96 import INT96
 from anabranch.arrow.storable import storable
 from anabranch.errors import OptionError
@@ -78,6 +79,11 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
     """
     table = storable(table)
     leaves = [*_leaves(table)]
+    floats = {
+        name: column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if pa.types.is_floating(column.type)
+    }
     share = min(1.0, _SAMPLE_PIECES * _SAMPLE_ROWS / len(table))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -87,12 +93,14 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
         compression_level=pages.level,
         write_page_checksum=pages.checksum,
         use_dictionary=[leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)],
-        write_statistics=[leaf.path for leaf in leaves if _is_ordered(leaf, table)],
+        write_statistics=[leaf.path for leaf in leaves if _is_ordered(leaf, floats)],
         data_page_version="1.0",
         **SCHEMA_SETTINGS,
         **_LARGE_PAGES,
     ) as writer:
         writer.write_table(table, row_group_size=len(table))
+        if not any(leaf.column.type == INT96 for leaf in leaves):
+            writer.add_key_value_metadata(UNSEALED)  # its footer may stay as it is
     return sink.getvalue()
 
 
@@ -104,15 +112,15 @@ class _Leaf:
     column: pa.Array
 
 
-def _is_ordered(leaf: _Leaf, table: pa.Table) -> bool:
-    """Whether readers may rely on the column's minimum and maximum.
+def _is_ordered(leaf: _Leaf, floats: Mapping[str, pa.ChunkedArray]) -> bool:
+    """Whether readers may rely on the column's minimum and maximum; `floats` are the table's columns of floats.
 
     Arrow leaves NaN out of them, but to Spark NaN is above all numbers: it would skip rows that match.
     """
     if not pa.types.is_floating(leaf.column.type):
         return bool(leaf.column.type != INT96)
-    is_top_level = leaf.path in table.column_names
-    return is_top_level and not pc.any(pc.is_nan(table.column(leaf.path))).as_py()
+    column = floats.get(leaf.path)  # what is nested is not there
+    return column is not None and not pc.any(pc.is_nan(column)).as_py()
 
 
 def _leaves(table: pa.Table) -> Iterator[_Leaf]:
@@ -148,7 +156,7 @@ def _pays_a_dictionary(sample: pa.Array, share: float) -> bool:
         sample: values from all parts of the column.
         share: how much of the column they are.
     """
-    if pa.types.is_boolean(sample.type) or len(sample) == 0:
+    if pa.types.is_boolean(sample.type) or len(sample) < 2:
         return False
     counts = pc.value_counts(sample).field("counts").to_numpy()
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())

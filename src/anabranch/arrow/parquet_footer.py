@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from anabranch.arrow.footer_checksum import sealed
+from anabranch.arrow.footer_checksum import sealed, sealed_as_it_is
 from anabranch.arrow.thrift import I32, I64, STRUCT, Struct, decode_struct, encode_struct
 
 MAGIC: Final = b"PAR1"
@@ -32,30 +32,43 @@ class JoinedFile:
     def __init__(self) -> None:
         self.size = 0
         """Bytes of the joined file so far, without its footer."""
+        self._first: bytes | None = None
+        """The footer of the first small file."""
         self._footer: Struct | None = None
+        """The same decoded, with what the others have; None as long as there are none."""
 
     def add(self, part: memoryview) -> memoryview:
         """Add a small file; return the part of it to write next."""
         end = len(part) - 8
         start = end - int.from_bytes(part[end : end + 4], "little")
-        footer = decode_struct(bytes(part[start:end]))
-        piece = part[len(MAGIC) if self._footer else 0 : start]
-        if self._footer is None:
-            self._footer = footer
+        footer = bytes(part[start:end])
+        piece = part[0 if self._first is None else len(MAGIC) : start]
+        if self._first is None:
+            self._first = footer
         else:
-            self._append(footer, shift=self.size - len(MAGIC))
+            self._append(decode_struct(footer), shift=self.size - len(MAGIC))
         self.size += len(piece)
         return piece
 
     def tail(self) -> bytes:
         """Return the end of the file. Fixed-length columns without a logical type become INT96."""
-        assert self._footer is not None, "a file without row groups"
-        _retype(self._footer, _is_plain_fixed, _to_int96)
-        return with_length(sealed(self._footer))
+        assert self._first is not None, "a file without row groups"
+        whole = sealed_as_it_is(self._first) if self._footer is None else None
+        if whole is not None:
+            return with_length(whole)
+        footer = self._decoded()
+        _retype(footer, _is_plain_fixed, _to_int96)
+        return with_length(sealed(footer))
+
+    def _decoded(self) -> Struct:
+        if self._footer is None:
+            assert self._first is not None, "a file without row groups"
+            self._footer = decode_struct(self._first)
+        return self._footer
 
     def _append(self, other: Struct, *, shift: int) -> None:
-        assert self._footer is not None
-        groups = _items(self._footer, _ROW_GROUPS)
+        whole = self._decoded()
+        groups = _items(whole, _ROW_GROUPS)
         for group in _items(other, _ROW_GROUPS):
             group.pop(_ORDINAL, None)  # it is the position in the list, and optional
             _shift(group, _ROW_GROUP_OFFSET, shift)
@@ -65,8 +78,7 @@ class JoinedFile:
                 for field in _PAGE_OFFSETS:
                     _shift(chunk[_META_DATA][1], field, shift)
             groups.append(group)
-        rows = self._footer[_NUM_ROWS][1] + other[_NUM_ROWS][1]
-        self._footer[_NUM_ROWS] = (I64, rows)
+        whole[_NUM_ROWS] = (I64, whole[_NUM_ROWS][1] + other[_NUM_ROWS][1])
 
 
 class ColumnPlace(NamedTuple):

@@ -49,7 +49,17 @@ def _read_struct(data: bytes, at: int) -> tuple[Struct, int]:
             field_id += head >> 4
         else:
             field_id, at = _read_int(data, at)
-        if wire <= FALSE:
+        # Wide tables have tens of thousands of these: numbers of one byte and bytes are read here, without a call.
+        if I16 <= wire <= I64:
+            number = data[at]
+            number, at = (number, at + 1) if number <= 0x7F else _read_unsigned(data, at)
+            fields[field_id] = (wire, (number >> 1) ^ -(number & 1))
+        elif wire == BINARY:
+            size = data[at]
+            size, at = (size, at + 1) if size <= 0x7F else _read_unsigned(data, at)
+            fields[field_id] = (wire, data[at : at + size])
+            at += size
+        elif wire <= FALSE:
             fields[field_id] = (wire, wire == TRUE)
         else:
             value, at = _read_value(data, at, wire)
@@ -69,7 +79,7 @@ def _read_value(data: bytes, at: int, wire: int) -> tuple[Any, int]:
         size, at = (head >> 4, at + 1) if head < 0xF0 else _read_unsigned(data, at + 1)
         items = []
         for _ in range(size):
-            item, at = _read_value(data, at, head & 0x0F)
+            item, at = _read_struct(data, at) if head & 0x0F == STRUCT else _read_value(data, at, head & 0x0F)
             items.append(item)
         return (head & 0x0F, items), at
     if wire in {TRUE, FALSE, BYTE}:  # the first two only as items of a list
@@ -108,7 +118,13 @@ def _write_struct(out: bytearray, fields: Struct) -> None:
             out.append(wire)
             _write_int(out, field_id)
         previous = field_id
-        if wire > FALSE:
+        if I16 <= wire <= I64:
+            number = value << 1 if value >= 0 else (-value << 1) - 1
+            if number <= 0x7F:
+                out.append(number)
+            else:
+                _write_unsigned(out, number)
+        elif wire > FALSE:
             _write_value(out, wire, value)
     out.append(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -50,9 +51,9 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
         case DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
         case TimestampType(precision=precision):
-            return pa.timestamp(_timestamp_unit(precision))
+            return _timestamp(precision, None)
         case LocalZonedTimestampType(precision=precision):
-            return pa.timestamp(_timestamp_unit(precision), tz="UTC")
+            return _timestamp(precision, "UTC")
         case ArrayType(element=element):
             return pa.list_(_inner("element", element))
         case MapType(key=key, value=value):
@@ -132,6 +133,11 @@ _TIMESTAMP_DIGITS: dict[_Unit, int] = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 def _timestamp_unit(precision: int) -> _Unit:
     return next(unit for unit, digits in _TIMESTAMP_DIGITS.items() if precision <= digits)
+
+
+@cache
+def _timestamp(precision: int, zone: str | None) -> pa.DataType:
+    return pa.timestamp(_timestamp_unit(precision), tz=zone)
 
 
 def _inner(name: str, data_type: DataType) -> Any:

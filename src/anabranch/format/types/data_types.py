@@ -222,9 +222,17 @@ class RowType(DataType):
         return f"ROW<{', '.join(f'{f.name} {f.type}' for f in self.fields)}>"
 
 
+_NESTED = (
+    ArrayType,
+    MultisetType,
+    MapType,
+    RowType,
+)  # a union would be made anew for each column of each file
+
+
 def is_atomic(data_type: DataType) -> bool:
     """Whether the type has no inner types."""
-    return not isinstance(data_type, ArrayType | MultisetType | MapType | RowType)
+    return not isinstance(data_type, _NESTED)
 
 
 def walk_fields(fields: tuple[Field, ...]) -> Iterator[Field]:
