@@ -12,7 +12,7 @@ import anabranch
 from anabranch.catalog import FilesystemCatalog
 from anabranch.kernel.replacement.release import release_due
 from anabranch.lineage.commit import Commit, CommitRef, Line
-from anabranch.lineage.index import LineageIndex
+from anabranch.lineage.index import CaughtUp, LineageIndex
 from anabranch.lineage.index.database import Database
 from anabranch.lineage.index.store import IndexStore
 from anabranch.lineage.index.words import Words
@@ -463,3 +463,65 @@ def test_little_is_asked_of_the_store_when_there_is_nothing_new(tmp_path):
     assert index.catch_up().commits == 1
     read = [call for call in storage.calls if call.name == "get" and "/snapshot-" in call.path]
     assert len(read) <= 25, read
+
+
+def test_a_table_without_branches_costs_three_requests_when_nothing_is_new(tmp_path):
+    names = [f"db.t{number}" for number in range(20)]
+    lake = lake_with("memory://quiet", *names, commits=2)
+    storage = FaultyStorage(lake._catalog.storage)
+    index = LineageIndex.of(FilesystemCatalog(storage), {"lineage.index": str(tmp_path / "i.db")}, {})
+    index.catch_up()
+    storage.forget_calls()
+    assert index.catch_up() == CaughtUp()
+    assert len(storage.calls) <= 3 + 3 * len(names), storage.counts()
+
+
+NEWS = {
+    "commit": lambda table: table.append(rows(9, 1)),
+    "rollback": lambda table: table.rollback(2),
+    "rollback for good": lambda table: table.rollback(2, destructive=True),
+    "rolled back and as many commits": lambda table: (
+        table.rollback(2, destructive=True),
+        table.append(rows(7, 1)),
+    ),
+    "branch": lambda table: (table.create_tag("good"), table.create_branch("fix", "good")),
+    "branch that came and went": lambda table: (
+        table.create_tag("good"),
+        table.create_branch("fix", "good"),
+        table.branch("fix").append(rows(5, 1)),
+        table.delete_branch("fix"),
+    ),
+    "replacement": lambda table: (
+        table.create_tag("good"),
+        table.create_branch("fix", "good"),
+        table.replace_main_branch("fix"),
+    ),
+}
+
+
+@pytest.mark.parametrize("news", NEWS)
+def test_what_happens_to_a_quiet_table_is_noticed(tmp_path, news):
+    lake = lake_with(f"memory://{news.replace(' ', '-')}", "db.a", "db.b")
+    index = index_of(lake, str(tmp_path / "i.db"))
+    assert now(index) == truth(lake)
+    assert index.catch_up() == CaughtUp()
+    NEWS[news](lake.table("db.a"))
+    assert now(index) == truth(lake)
+    assert index.catch_up() == CaughtUp()
+
+
+def test_a_table_made_anew_under_the_name_of_a_quiet_one_is_another(tmp_path):
+    lake = lake_with("memory://made-anew", "db.a", "db.b")
+    index = index_of(lake, str(tmp_path / "i.db"))
+    now(index)
+    index.catch_up()
+    before = lake.table("db.a").table_uuid
+    lake.drop_table("db.a")
+    table = lake.create_table("db.a", SCHEMA)
+    for number in range(3):
+        table.append(rows(number, 1))
+    assert now(index) != before
+    with index.reading() as store:
+        assert [line.table_uuid for line in store.lines() if line.table == "db.a" and line.is_main] == [
+            table.table_uuid
+        ]

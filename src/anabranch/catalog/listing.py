@@ -39,6 +39,13 @@ class Listing:
 
     def tables(self, database: str) -> list[str]:
         """Return names of all tables of a database, sorted. Raises `NotFoundError`."""
+        named = self.table_folders(database)
+        paths = [f"{database}{DATABASE_SUFFIX}/{name}" for name in named]
+        there = each(self._exists, paths, at=self._storage)
+        return [name for name, exists in zip(named, there, strict=True) if exists]
+
+    def table_folders(self, database: str) -> list[str]:
+        """Return the names in a database that may be tables, sorted; one listing. Raises `NotFoundError`."""
         check_database_name(database)
         known = self.databases()
         if database not in known:
@@ -49,10 +56,7 @@ class Listing:
             )
         folders = self._storage.list_folders(f"{database}{DATABASE_SUFFIX}")
         names = [folder.rpartition("/")[2] for folder in folders]
-        visible = sorted(name for name in names if not name.startswith("."))
-        paths = [f"{database}{DATABASE_SUFFIX}/{name}" for name in visible]
-        there = each(self._exists, paths, at=self._storage)
-        return [name for name, exists in zip(visible, there, strict=True) if exists]
+        return sorted(name for name in names if not name.startswith("."))
 
     def _exists(self, path: str) -> bool:
         return self._storage.exists(f"{path}/{Layout().schema_path(0)}")

@@ -50,6 +50,7 @@ from anabranch.storage.protocol import Storage
 _LOG = logging.getLogger(__name__)
 
 _STEPS_BEFORE_LISTING = 16
+_MOST_AHEAD = 64
 _LISTINGS = 16
 _FOREIGN_LINKS = 4
 """Most snapshots of other engines on top of each other that are checked as possible late writes."""
@@ -144,7 +145,7 @@ class SnapshotLog:
     def _look_for_deleted(self, found: Snapshot | None, *, strict: bool) -> None:
         """Warn or raise if the hint names a newer snapshot that was not rolled back."""
         hint, newest = self.hinted_id(), 0 if found is None else found.id
-        if hint is None or hint <= newest or self._exists(hint):
+        if hint is None or hint <= newest or self.is_there(hint):
             return
         if was_removed(self._storage, self._layout, hint):
             return
@@ -244,7 +245,7 @@ class SnapshotLog:
     def _went_on_between(self, lower_id: int, upper_id: int) -> bool:
         """Whether commits above the lower snapshot were made, and hinted at, after the listing."""
         hint = self.hinted_id()
-        return hint is not None and lower_id < hint < upper_id and self._exists(hint)
+        return hint is not None and lower_id < hint < upper_id and self.is_there(hint)
 
     def _parting(
         self, newest: Snapshot, stored: Mapping[int, int] | None = None, find: _Find | None = None
@@ -324,7 +325,7 @@ class SnapshotLog:
     def earliest_id(self) -> int | None:
         """Return the smallest snapshot id, or None."""
         hint = self._hint(self._layout.earliest_hint_path)
-        if hint is not None and self._exists(hint) and not (hint > 1 and self._exists(hint - 1)):
+        if hint is not None and self.is_there(hint) and not (hint > 1 and self.is_there(hint - 1)):
             return hint
         ids = self.ids()
         return ids[0] if ids else None
@@ -335,6 +336,9 @@ class SnapshotLog:
         Right below history may lie the leftover of a late writer that died before taking it back:
         a snapshot that nothing was built on.
         """
+        if self._storage.is_far:
+            yield from self._backwards_ahead(newest)
+            return
         current: Snapshot | None = newest
         while current is not None:
             yield current
@@ -342,6 +346,19 @@ class SnapshotLog:
             current = self.find(current.id - 1) if current.id > 1 else None
             if current is not None and parent not in (None, current.stamp):
                 return
+
+    def _backwards_ahead(self, newest: Snapshot) -> Iterator[Snapshot]:
+        """Go backwards on a store that is far away: the longer it goes on, the more is read side by side."""
+        parent, below, at_once = newest.properties.get(PARENT_PROPERTY), newest.id - 1, 1
+        yield newest
+        while below > 0:
+            ids = range(below, max(below - at_once, 0), -1)
+            for found in stream(self.find, ids, at=self._storage):
+                if found is None or parent not in (None, found.stamp):
+                    return
+                yield found
+                parent = found.properties.get(PARENT_PROPERTY)
+            below, at_once = below - len(ids), min(2 * at_once, _MOST_AHEAD)
 
     def down_to(self, newest: Snapshot, lowest: int) -> Iterator[Snapshot]:
         """Yield `newest` and its ancestors down to id `lowest`, read in parallel; for callers that want them all."""
@@ -366,7 +383,7 @@ class SnapshotLog:
         """
         try:
             self._put_hint(snapshot_id)
-            while self._exists(snapshot_id + 1):
+            while self.is_there(snapshot_id + 1):
                 snapshot = self.find(snapshot_id)
                 if snapshot is None or self._following(snapshot) is None:
                     return
@@ -383,7 +400,8 @@ class SnapshotLog:
     def _put_hint(self, snapshot_id: int) -> None:
         self._storage.put(self._layout.latest_hint_path, str(snapshot_id).encode(), durable=False)
 
-    def _exists(self, snapshot_id: int) -> bool:
+    def is_there(self, snapshot_id: int) -> bool:
+        """Whether there is a snapshot of that id, of whatever history."""
         return self._storage.exists(self._layout.snapshot_path(snapshot_id))
 
     def hinted_id(self) -> int | None:

@@ -1,7 +1,11 @@
 """Finds what is new in the tables of a warehouse, and puts it into the index.
 
-First every table is checked without a lock: a branch that is unchanged since the last time costs two reads. Then
-each changed table is brought up to date in one transaction, in which it is checked again; so concurrent runs
+First every table is checked without a lock. One that never had a branch, which is most of them, costs three requests if
+nothing is new: the newest snapshot that the index knows is there under its stamp, there is none above it, and the
+folder of branches is empty. A stamp is that of one commit of one table, so this is the very table, with the history
+that the index has. What our verbs do to branches leaves records in that folder. Only a branch that another engine
+deleted after its commits had expired is then seen no sooner than the table's next commit. Of every other table all
+branches are looked at; each costs two reads if it is unchanged. Then each changed table is brought up to date in one transaction, in which it is checked again; so concurrent runs
 work one after the other, and the second finds nothing to do. A killed run leaves the index as it was before the
 table, and the next run repairs it.
 """
@@ -11,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, UnsupportedFeatureError
+from anabranch.format.records.layout import BRANCH_FOLDER, Layout
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.snapshot_log import SnapshotLog
 from anabranch.lineage.commit import Line
 from anabranch.lineage.commits import Newest, branches_of, commits_backwards, has_news
 from anabranch.lineage.index.database import Database
@@ -59,15 +65,14 @@ _NOTHING: Final = _Known({}, {})
 def catch_up(database: Database, catalog: FilesystemCatalog) -> CaughtUp:
     """Bring the index up to date with all tables of a warehouse. Raises `StorageError`, `DamagedIndexError`."""
     warehouse = catalog.storage.url
+    with database.reading() as connection:
+        known = _known(connection)
+        settled = _settled(connection, warehouse)
     names = [
         name for of_database in map(partial(_names, catalog), catalog.databases()) for name in of_database
     ]
-    opened = each(partial(_open, catalog), names)
-    problems = [found for found in opened if isinstance(found, str)]
-    tables, copies = _told_apart([found for found in opened if isinstance(found, TableContext)])
+    tables, copies, problems, quiet = _looked_for(catalog, names, settled)
     problems += copies
-    with database.reading() as connection:
-        known = _known(connection)
     looked = each(lambda table: _look(table, known.get(table.table_uuid, _NOTHING)), tables)
     problems += (found for found in looked if isinstance(found, str))
     news = [table for table, found in zip(tables, looked, strict=True) if found is True]
@@ -85,7 +90,7 @@ def catch_up(database: Database, catalog: FilesystemCatalog) -> CaughtUp:
         added, removed = added + more, removed + less
         changed.append(table.name)
     if not problems:
-        _mark_dropped(database, warehouse, {table.table_uuid for table in tables})
+        _mark_dropped(database, warehouse, quiet | {table.table_uuid for table in tables})
     return CaughtUp(added, removed, tuple(changed), tuple(problems))
 
 
@@ -100,15 +105,60 @@ def forget(database: Database, warehouse: str) -> None:
 
 def _names(catalog: FilesystemCatalog, database: str) -> list[Identifier]:
     try:
-        return [Identifier(database, table) for table in catalog.tables(database)]
+        return [Identifier(database, table) for table in catalog.table_folders(database)]
     except NotFoundError:
         return []  # it was dropped meanwhile
 
 
-def _open(catalog: FilesystemCatalog, name: Identifier) -> TableContext | str | None:
-    """Open a table; None if it was dropped meanwhile, or the problem as text if it cannot be opened."""
+def _settled(connection: sa.Connection, warehouse: str) -> dict[str, tuple[str, Newest]]:
+    """Return the identity and newest commit of tables with no branch but main in their own folder, by name."""
+    mine = sa.select(LINES).where(LINES.c.warehouse == warehouse)
+    lines: dict[str, list[sa.Row[Any]]] = {}
+    for row in connection.execute(mine):
+        lines.setdefault(row.table_uuid, []).append(row)
+    return {
+        row.table_name: (row.table_uuid, Newest(row.newest, row.newest_stamp))
+        for row in (found[0] for found in lines.values() if len(found) == 1)
+        if row.branch_name is None and row.is_main and row.newest and not row.is_dropped
+    }
+
+
+def _looked_for(
+    catalog: FilesystemCatalog, names: Sequence[Identifier], settled: Mapping[str, tuple[str, Newest]]
+) -> tuple[list[TableContext], list[str], list[str], set[str]]:
+    """Return the tables to look at, with copies and problems, and the identities of those with nothing new."""
+    is_quiet = each(
+        lambda name: name.full_name in settled and _is_quiet(catalog, name, settled[name.full_name][1]), names
+    )
+    quiet = {settled[name.full_name][0] for name, found in zip(names, is_quiet, strict=True) if found}
+    rest = [name for name, found in zip(names, is_quiet, strict=True) if not found]
+    opened = each(partial(_open, catalog), rest)
+    tables = [found for found in opened if isinstance(found, TableContext)]
+    if any(
+        table.table_uuid in quiet for table in tables
+    ):  # a copy: which is the table is told from all of them
+        return _looked_for(catalog, names, {})
+    single, copies = _told_apart(tables)
+    return single, copies, [found for found in opened if isinstance(found, str)], quiet
+
+
+def _is_quiet(catalog: FilesystemCatalog, name: Identifier, newest: Newest) -> bool:
+    """Whether a table without branches is as the index knows it: see the top of this module."""
+    storage = catalog.storage.scoped(name.path)
+    snapshots = SnapshotLog(storage, Layout())
     try:
-        return catalog.open(name)
+        found = snapshots.find(newest.id)
+        if found is None or found.stamp != newest.stamp or snapshots.is_there(newest.id + 1):
+            return False
+        return next(iter(storage.list(BRANCH_FOLDER, recursive=True)), None) is None
+    except _UNREADABLE:
+        return False  # looking at the whole of it says what is wrong
+
+
+def _open(catalog: FilesystemCatalog, name: Identifier) -> TableContext | str | None:
+    """Open a table; None if there is none or it was dropped meanwhile, or as text why it cannot be opened."""
+    try:
+        return catalog.open(name) if catalog.exists(name) else None
     except NotFoundError:
         return None
     except _UNREADABLE as error:
