@@ -27,6 +27,7 @@ TOPICS = (
     "checksums",
     "planning",
     "commits",
+    "far_store",
     "many_partitions",
     "stream_compaction",
     "streams",

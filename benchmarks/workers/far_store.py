@@ -1,0 +1,72 @@
+"""Works on an S3 server behind a proxy that lets each request wait: seconds, and how many requests."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.support.s3 import running_s3
+from tests.support.s3_proxy import Misdeed, proxy_before
+
+import anabranch
+from anabranch.kernel.log.cache import DEFAULT_CAPACITY, SHARED
+from benchmarks.workers.harness import Clock, main
+
+ROW = pa.table({"id": [1], "v": ["a"]})
+
+
+def works(clock: Clock, home: str, millis: int, snapshots: int, tables: int) -> dict[str, Any]:
+    """Each work begins with cold caches, but for those that say otherwise. Facts are seconds and requests by work."""
+    found: dict[str, tuple[float, int]] = {}
+    folder = Path(home)
+    folder.mkdir(parents=True)
+    with running_s3(folder) as server, proxy_before(server.endpoint) as proxy:
+        url = server.new_url()
+        near = anabranch.connect(url, options=server.options)
+        table = near.create_table("db.t", ROW.schema, options={"write-only": "true"})
+        for number in range(snapshots):
+            table.append(ROW)
+            if number == snapshots // 2:
+                table.create_tag("base")
+        table.create_branch("fix", "base")
+        table.branch("fix").append(ROW)
+        for number in range(tables):
+            near.create_table(f"db.other{number}", ROW.schema).append(ROW)
+        proxy.misdeeds.append(Misdeed(lambda *_: True, times=10**9, before=lambda: time.sleep(millis / 1000)))
+        far = anabranch.connect(url, options=server.options_through(proxy.endpoint))
+
+        def measured(work: str, do: Any, *, is_cold: bool = True) -> Any:
+            if is_cold:
+                SHARED.limit_to(0)
+                SHARED.limit_to(DEFAULT_CAPACITY)
+            before, start = len(proxy.requests), time.perf_counter()
+            with clock.lap():
+                answer = do()
+            found[work] = (time.perf_counter() - start, len(proxy.requests) - before)
+            return answer
+
+        far.table("db.t")  # what connections and imports take once
+        measured("open and first plan", lambda: far.table("db.t").scan().plan())
+        opened = far.table("db.t")
+        opened.scan().plan()
+        measured("plan again", lambda: opened.scan().plan(), is_cold=False)
+        opened.append(ROW)
+        measured("append again", lambda: opened.append(ROW), is_cold=False)
+        measured("all snapshots", lambda: [*opened.snapshots()])
+        tail = opened.tail(start="snapshot.1", idle=0)
+        measured("first rows of a backlog", lambda: next(iter(tail)))
+        far.lineage.jobs()
+        measured("lineage, nothing new", far.lineage.jobs)
+        measured("merge", lambda: far.table("db.t").merge_branch("fix"))
+        measured("replace main", lambda: far.table("db.t").replace_main_branch("fix", force=True))
+        measured(
+            "expire", lambda: far.table("db.t").expire_snapshots(retain_max=5, retain_min=1, older_than=0)
+        )
+        measured("maintain", lambda: far.table("db.t").maintain())
+    return {"seconds": {k: v[0] for k, v in found.items()}, "requests": {k: v[1] for k, v in found.items()}}
+
+
+if __name__ == "__main__":
+    main({"works": works})
