@@ -65,6 +65,26 @@ def test_an_append_to_an_open_table_takes_eight_rounds(far):
     assert far.rounds(lambda: table.append(ROW)) <= 8
 
 
+def test_a_history_is_read_side_by_side_the_further_it_is_read(far):
+    for _ in range(80):
+        far.near.append(ROW)
+    table = far.lake.table("db.t")
+    assert far.rounds(lambda: [snapshot.id for snapshot in table.snapshots()]) <= 20
+    assert [snapshot.id for snapshot in table.snapshots()] == [*range(87, 0, -1)]
+    far.timing.cost()
+    snapshots = table.snapshots()
+    assert [next(snapshots).id, next(snapshots).id] == [87, 86]
+    assert far.timing.cost().calls <= 7
+
+
+def test_the_first_rows_of_a_backlog_come_after_few_rounds(far):
+    for _ in range(80):
+        far.near.append(ROW)
+    table = far.lake.table("db.t")
+    table.scan().plan()
+    assert far.rounds(lambda: next(iter(table.tail(start="snapshot.1", idle=0)))) <= 30
+
+
 def test_a_near_store_is_asked_one_after_the_other():
     near = FarAway(is_far=False)
     table = near.lake.table("db.t")

@@ -65,7 +65,9 @@ def branches_of(context: TableContext, known: Mapping[str, Line] = _NONE) -> tup
     """
     main = main_of(context)
     here = [main.on_branch(None), *map(main.on_branch, branch_names(main))]
-    found = {fact.uuid: (fact, there) for fact, there in each(_facts, here) if fact is not None}
+    found = {
+        fact.uuid: (fact, there) for fact, there in each(_facts, here, at=main.storage) if fact is not None
+    }
     # The archive comes last: a branch deleted before its identity could be read has its segments there by now.
     newest = {name.branch_uuid: name for name in sorted(segment_names(main), key=lambda name: name.last)}
     gone = [_gone(main, uuid, known.get(uuid)) for uuid in sorted(newest.keys() - found.keys())]

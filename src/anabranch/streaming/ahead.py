@@ -17,7 +17,7 @@ from typing import Final
 from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.parallel import AT_ONCE, each
 
 _MOST: Final = 64
 
@@ -51,10 +51,14 @@ class Ahead:
         last = first + self._size - 1
         if self._until is not None:
             last = max(first, min(last, self._until))
-        self._size = min(2 * self._size, _MOST)
+        # One at first: there often is nothing new. Then as many as far stores answer in a round.
+        least = AT_ONCE if self._context.storage.is_far else 0
+        self._size = min(max(2 * self._size, least), _MOST)
         numbers = range(first, last + 1)
         self._found = {}
-        for number, found in zip(numbers, each(partial(_found, self._context), numbers), strict=True):
+        for number, found in zip(
+            numbers, each(partial(_found, self._context), numbers, at=self._context.storage), strict=True
+        ):
             self._found[number] = found
             if found is None:
                 break  # what lies above a gap is asked for when it is filled

@@ -83,7 +83,7 @@ def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInf
     head = main.snapshots.head()
     of_main = _at_head(BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, main.branch_uuid), head)
     names = [name for name in branch_names(main) if name != main.branch]
-    found = each(partial(_info, main, head, gaps), names)
+    found = each(partial(_info, main, head, gaps), names, at=main.storage)
     return [of_main, *(info for info in found if info.state is not BranchState.ABSENT)]
 
 

@@ -45,7 +45,11 @@ def operations(context: TableContext, *, of_commits: bool = True) -> list[Branch
     Raises `CorruptTableError`.
     """
     branches = [context.on_branch(None), *map(context.on_branch, branch_names(context))]
-    found = [o for of_branch in each(lambda branch: [*_of_branch(branch)], branches) for o in of_branch]
+    found = [
+        o
+        for of_branch in each(lambda branch: [*_of_branch(branch)], branches, at=context.storage)
+        for o in of_branch
+    ]
     there = {branch.branch_uuid for branch in branches[1:] if branch.fork is not None}
     for ended in each(lambda path: _find_deleted(context, path), _deleted_paths(context)):
         # An unfinished deletion has its record already.

@@ -60,7 +60,7 @@ def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
     """
     deleted = []
     branches = [main.on_branch(name) for name in branch_names(main)]
-    for branch, seen in zip(branches, stream(_state_of, branches), strict=True):
+    for branch, seen in zip(branches, stream(_state_of, branches, at=main.storage), strict=True):
         name = branch.layout.branch or ""
         # What was seen may be some branches ago; nothing is done on a state that is not the one there is now.
         state = seen if seen is BranchState.READY else state_of(branch)

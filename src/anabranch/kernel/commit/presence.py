@@ -105,5 +105,5 @@ def lost_conflict(context: TableContext, lost: Sequence[str], total: int) -> Con
 
 def _missing(context: TableContext, paths: Collection[str]) -> list[str]:
     asked = sorted(paths)
-    there = each(context.storage.exists, asked)
+    there = each(context.storage.exists, asked, at=context.storage)
     return [path for path, found in zip(asked, there, strict=True) if not found]

@@ -39,4 +39,4 @@ def check_no_snapshot_missing(context: TableContext) -> None:
                 raise
             # It is being deleted, or was.
 
-    each(check, [None, *branch_names(main)])
+    each(check, [None, *branch_names(main)], at=main.storage)

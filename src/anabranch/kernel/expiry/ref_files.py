@@ -97,7 +97,9 @@ class RefReader:
         own: list[SnapshotFile] = []
         seen: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
         branches = [None, *self._branches()]
-        for branch, (snapshots, tags) in zip(branches, stream(self._look_at, branches), strict=True):
+        for branch, (snapshots, tags) in zip(
+            branches, stream(self._look_at, branches, at=self._context.storage), strict=True
+        ):
             if branch == self._context.branch:
                 own = [SnapshotFile(i.path, s, i.modified_millis) for i, (s, _) in snapshots.items()]
             refs.update(ref for _, ref in snapshots.values())
@@ -137,7 +139,9 @@ class RefReader:
         infos = [info for info in files if snapshot_id_of(info.path) is not None]
         known = {info: self._known[info] for info in infos if info in self._known}
         missing = [info for info in infos if info not in known]
-        for info, snapshot in zip(missing, stream(lambda i: _snapshot(context, i), missing), strict=True):
+        for info, snapshot in zip(
+            missing, stream(lambda i: _snapshot(context, i), missing, at=context.storage), strict=True
+        ):
             if snapshot is not None and not is_remnant(context, snapshot):
                 ref = _of_snapshot(info.path, f"snapshot {snapshot.id}", snapshot, context.branch)
                 known[info] = snapshot, ref
@@ -176,7 +180,7 @@ def _tags(context: TableContext, files: Sequence[ObjectInfo]) -> list[Ref]:
         tag = Tag.from_json(data, name=name, path=path)
         return _of_snapshot(path, f"tag '{name}'", tag.snapshot, context.branch)
 
-    return _present(each(read, paths))
+    return _present(each(read, paths, at=context.storage))
 
 
 def _savepoints(context: TableContext) -> list[Ref]:
@@ -191,7 +195,7 @@ def _savepoints(context: TableContext) -> list[Ref]:
             return None
         return _of_snapshot(path, f"savepoint {savepoint.id}", savepoint.snapshot)
 
-    return _present(each(read, paths))
+    return _present(each(read, paths, at=context.storage))
 
 
 def _get(context: TableContext, path: str) -> bytes | None:

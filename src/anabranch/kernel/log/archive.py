@@ -80,7 +80,7 @@ def archive_rest(context: TableContext) -> None:
         return  # leftovers of a writer that wrote to a deleted branch
     ids = [number for number in context.snapshots.ids() if is_own(context, number)]
     for start in range(0, len(ids), _SMALL):
-        found = each(partial(_find, context), ids[start : start + _SMALL])
+        found = each(partial(_find, context), ids[start : start + _SMALL], at=context.storage)
         archive(context, [snapshot for snapshot in found if snapshot is not None])
     if not ids and not segment_names(context, context.branch_uuid):
         begun = None if context.fork is None else _find(context, context.fork.snapshot.id)

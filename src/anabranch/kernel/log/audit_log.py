@@ -20,7 +20,7 @@ def record_audit(branch: TableContext, record: AuditRecord) -> int:
 def audits(branch: TableContext) -> list[tuple[int, AuditRecord]]:
     """All audits of the branch with their numbers, oldest first. Raises `CorruptTableError`."""
     numbers = _numbers(branch)
-    found = each(lambda number: _find(branch, number), numbers)
+    found = each(lambda number: _find(branch, number), numbers, at=branch.storage)
     pairs = zip(numbers, found, strict=True)
     # A folder may hold records of a branch of the same name that was there before.
     return [(n, r) for n, r in pairs if r is not None and r.snapshot.branch_uuid == branch.branch_uuid]

@@ -90,7 +90,8 @@ def _there(context: TableContext, head: Snapshot) -> Iterator[Snapshot]:
     yield head
     parent, below, at_once = head.properties.get(PARENT_PROPERTY), head.id - 1, 1
     while below > lowest:
-        for snapshot in each(context.snapshots.find, range(below, max(below - at_once, lowest), -1)):
+        ids = range(below, max(below - at_once, lowest), -1)
+        for snapshot in each(context.snapshots.find, ids, at=context.storage):
             # A late writer's leftover may lie right below history; see `SnapshotLog.backwards`.
             if snapshot is None or parent not in (None, snapshot.stamp):
                 return

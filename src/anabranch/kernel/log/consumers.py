@@ -127,7 +127,7 @@ def move_consumer(context: TableContext, name: str, to: int | None = None) -> in
 def consumer_lags(context: TableContext) -> list[ConsumerLag]:
     """Return the lag of all consumers of the branch, by name."""
     files = [*_files(context)]
-    found = each(lambda file: find_consumer(context, file[0]), files)
+    found = each(lambda file: find_consumer(context, file[0]), files, at=context.storage)
     head = context.snapshots.head()
     here = [
         (name, modified, consumer)

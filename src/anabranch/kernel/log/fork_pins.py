@@ -123,7 +123,7 @@ def tend_fork_pins(
     }
     restored, lost, needed = [], [], set()
     is_known = True
-    for branch, has_pin in zip(branches, stream(_has_pin, branches), strict=True):
+    for branch, has_pin in zip(branches, stream(_has_pin, branches, at=main.storage), strict=True):
         name = branch.branch or ""
         try:
             if branch.fork is None or (main.branch == name):

@@ -203,7 +203,7 @@ def merge_log(branch: TableContext) -> MergeLog:
         for info in branch.storage.list(branch.layout.branch_root)
         if (match := _FILE.fullmatch(info.path.rpartition("/")[2])) is not None
     ]
-    contents = each(lambda file: _content(branch, file[2]), sorted(found))
+    contents = each(lambda file: _content(branch, file[2]), sorted(found), at=branch.storage)
     records, ends = {}, {}
     for (number, is_end, path), data in zip(sorted(found), contents, strict=True):
         if is_end:

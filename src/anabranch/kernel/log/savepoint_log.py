@@ -70,7 +70,9 @@ def get_savepoint(context: TableContext, number: int) -> Savepoint:
 
 def savepoints(context: TableContext) -> list[Savepoint]:
     """All savepoints of this branch, by ascending number."""
-    found = each(lambda number: find_savepoint(context, number), read_numbers(context).present)
+    found = each(
+        lambda number: find_savepoint(context, number), read_numbers(context).present, at=context.storage
+    )
     return [savepoint for savepoint in found if savepoint is not None and is_of(context, savepoint)]
 
 

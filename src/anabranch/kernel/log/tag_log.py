@@ -77,7 +77,7 @@ def get_tag(context: TableContext, name: str) -> Tag:
 
 def find_tags(context: TableContext, names: Iterable[str]) -> list[Tag]:
     """Return those of these tags that exist, in the order of the names."""
-    found = each(lambda name: find_tag(context, name), list(names))
+    found = each(lambda name: find_tag(context, name), list(names), at=context.storage)
     return [tag for tag in found if tag is not None]
 
 

@@ -185,7 +185,9 @@ def tend(context: TableContext) -> Tended:
     numbers = read_numbers(context)
     deleted, pinned, unpinned, lost = [], [], [], []
     suspects = [n for n in numbers.present if n in numbers.deleted or pin_name(n) not in tags]
-    for number, savepoint in zip(suspects, each(lambda n: _readable(context, n), suspects), strict=True):
+    for number, savepoint in zip(
+        suspects, each(lambda n: _readable(context, n), suspects, at=context.storage), strict=True
+    ):
         if savepoint is None and number in numbers.deleted and pin_name(number) in tags:
             _remove(context, number)
             deleted.append(number)

@@ -126,7 +126,7 @@ def _by_time(context: TableContext, head: Snapshot | None, early: Callable[[Snap
     place = border.last.id if border.last is not None else (border.after.id - 1 if border.after else 0)
     while place < head.id:
         window = range(place + 1, min(place + _DISORDER, head.id) + 1)
-        following = [s for s in each(context.snapshots.find, window) if s is not None]
+        following = [s for s in each(context.snapshots.find, window, at=context.storage) if s is not None]
         later = [snapshot for snapshot in following if early(snapshot)]
         if not later:
             return Border(border.last, following[0] if following else border.after)

@@ -68,8 +68,8 @@ def copy_refs(
     take_over(main, target, fork)
     tags = _tags_of_past(main, fork)
     saved = [s for s in savepoints(main) if s.saved_snapshot_id <= fork.id]
-    copied = each(lambda tag: _copy_tag(main, target, tag, again=tag.name in before), tags)
-    taken = each(lambda savepoint: _take_savepoint(target, savepoint), saved)
+    copied = each(lambda tag: _copy_tag(main, target, tag, again=tag.name in before), tags, at=main.storage)
+    taken = each(lambda savepoint: _take_savepoint(target, savepoint), saved, at=main.storage)
     return frozenset(name for name in (*copied, *taken) if name is not None)
 
 
@@ -120,7 +120,7 @@ def _copy_batch(
 ) -> int:
     """Copy these snapshots; return how many were copied and are still main's."""
     paths = {target.layout.snapshot_path(number): data for number, data in snapshots.items()}
-    each(lambda path: target.storage.put_if_absent(path, paths[path]), [*paths])
+    each(lambda path: target.storage.put_if_absent(path, paths[path]), [*paths], at=target.storage)
     there = set(main.snapshots.ids()) if snapshots else set()
     gone = [number for number in snapshots if number not in there]
     if gone:
