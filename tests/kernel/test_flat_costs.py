@@ -1,13 +1,17 @@
 """What costs the same however much else there is: calls of the store, counted on two sizes."""
 
+import tracemalloc
 from collections import Counter
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
 import anabranch
 from anabranch.format.records.refs import Consumer
 from anabranch.kernel.log.consumers import consumer_lags, record_consumer
+from anabranch.kernel.scan.plan import EMPTY_FILES, Plan
 from tests.kernel.expiring import expire_to, fill, new_table, through
 from tests.support.clock import Clock
 from tests.support.depth import cost_of
@@ -125,3 +129,27 @@ def test_a_plan_with_a_limit_reads_as_many_manifests_as_it_needs():
         assert found == [*range(min(limit, 80))]
     table.overwrite(pa.table({"id": [7]}))
     assert table.scan(limit=3).to_arrow()["id"].to_pylist() == [7]
+
+
+def test_who_goes_through_a_plan_holds_the_files_of_one_split():
+    count = 20_000
+    files = pl.DataFrame(
+        {
+            "folder": [0] * count,
+            "partition": [b""] * count,
+            "bucket": [0] * count,
+            "file_name": [f"data-{number:040}.parquet" for number in range(count)],
+            "file_size": [1] * count,
+            "row_count": [1] * count,
+            "schema_id": [0] * count,
+        },
+        schema=EMPTY_FILES.schema,
+    )
+    splits = Plan(None, files, ("",), np.arange(0, count, 32)).splits
+    tracemalloc.start()
+    try:
+        assert sum(len(split.files) for split in splits) == count
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * count

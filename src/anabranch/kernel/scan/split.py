@@ -40,9 +40,8 @@ class Split:
 
     @property
     def files(self) -> tuple[SplitFile, ...]:
-        if not isinstance(self._files, tuple):
-            self._files = self._files()
-        return self._files
+        # Not kept: whoever goes through the splits of a million files would hold all of them in the end.
+        return self._files if isinstance(self._files, tuple) else self._files()
 
     @property
     def row_count(self) -> int:
