@@ -667,3 +667,20 @@ def test_a_main_branch_file_in_the_folder_of_the_table_is_refused_as_ever():
     table.context.storage.put("MAIN-BRANCH", b"fix")
     with pytest.raises(AnabranchError, match="MAIN-BRANCH"):
         anabranch.connect(table.context.storage.url.removesuffix("/db.db/t")).table("db.t")
+
+
+def test_a_main_that_was_a_branch_is_rolled_back_to_the_snapshot_that_the_error_names():
+    """The number alone may mean two; what was to be written instead was not known to rollbacks."""
+    table = parted()
+    table.replace_main_branch("fix")
+    table = again(table)
+    table.append(rows(70, 1))
+    with pytest.raises(InvalidInputError, match="AMBIGUOUS_SNAPSHOT") as error:
+        table.rollback(3)
+    before = ids_of(table.at("main.snapshot.3"))
+    assert "'main.snapshot.3'" in error.value.hint
+    with pytest.raises(InvalidInputError, match="a main that was replaced") as error:
+        table.rollback("main@1.snapshot.3")
+    assert "undo-replace" in error.value.hint
+    table.rollback("main.snapshot.3")
+    assert ids_of(again(table)) == before

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.actions.rollback import Difference, Rollback, difference_to
 from anabranch.kernel.commit.base import Base
@@ -27,6 +27,7 @@ from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, co
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
 from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.main_versions import located
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 from anabranch.kernel.log.rollback_pins import brings_back, pin_result, pin_target, unpin
@@ -96,7 +97,13 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
 
 
 def _target(context: TableContext, version: str | int) -> Moment:
-    moment = resolve(context, version)
+    place, version = located(context, version)
+    if place.branch_uuid != context.branch_uuid:
+        raise InvalidInputError(
+            f"main of '{context.name}' cannot be rolled back to a snapshot of a main that was replaced",
+            hint="`undo-replace` brings that main back.",
+        )
+    moment = resolve(place, version)
     check_snapshot_readable(context, moment.snapshot)
     return moment
 
