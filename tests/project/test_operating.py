@@ -11,7 +11,7 @@ import typer.main
 import yaml
 
 from anabranch.cli.main import app
-from anabranch.jobs.metrics import _HELP, _STATES, JobMetrics
+from anabranch.jobs.metrics import _STATES, FIGURES, JobMetrics
 from anabranch.jobs.status import JobStatus, State
 
 FOLDER = Path(__file__).parents[2] / "examples" / "operating"
@@ -77,7 +77,7 @@ def test_dashboards_and_rules_name_figures_that_there_are():
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     asked += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     named = {name for expr in asked for name in re.findall(r"anabranch_\w+", expr)}
-    assert named <= _HELP.keys()
+    assert named <= FIGURES.keys()
     states = [s for expr in asked for part in re.findall(r'state=~?"([^"]+)"', expr) for s in part.split("|")]
     assert set(states) <= set(_STATES)
     ports = re.findall(r"\d{4}", (FOLDER / "prometheus.yml").read_text())

@@ -96,6 +96,13 @@ def run(
             max=65_535,
         ),
     ] = None,
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel",
+            help="Push the same figures to a collector of OpenTelemetry, which its own variables name (OTEL_EXPORTER_OTLP_ENDPOINT).",
+        ),
+    ] = False,
     hook: Annotated[
         str | None,
         typer.Option(
@@ -166,7 +173,7 @@ def run(
     with ExitStack() as stack:
         stack.enter_context(lags.looking())
         stack.enter_context(shown)
-        others = stack.enter_context(_told_too(metrics, hook))
+        others = stack.enter_context(_told_too(metrics, hook, otel=otel))
         if maintain:
             keeping = keeping_of(state.warehouse, jobs, branch, lambda line: say(line, err=True))
             stack.enter_context(keeping.kept(maintain_every))
@@ -195,10 +202,13 @@ def run(
 
 
 @contextmanager
-def _told_too(port: int | None, command: str | None) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
+def _told_too(
+    port: int | None, command: str | None, *, otel: bool
+) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
     """What is told of statuses beside the terminal: metrics, and a command of the user."""
     from anabranch.jobs.hooks import Hook
     from anabranch.jobs.metrics import metrics_of
+    from anabranch.jobs.telemetry import exporting
 
     others: list[Callable[[Sequence[Any]], None]] = []
     with ExitStack() as stack:
@@ -206,11 +216,14 @@ def _told_too(port: int | None, command: str | None) -> Iterator[list[Callable[[
             hook = Hook.of(command)
             stack.callback(hook.wait)
             others.append(hook.note)
-        if port is not None:
+        if port is not None or otel:
             metrics = metrics_of(state.warehouse)
+            others.append(metrics.note)
+        if port is not None:
             address = stack.enter_context(metrics.served(port))
             say(f"metrics are at {address}", err=True)
-            others.append(metrics.note)
+        if otel:
+            stack.enter_context(exporting(metrics))
         yield others
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
@@ -17,7 +17,7 @@ from anabranch.runtime import SYSTEM, Runtime
 
 _HOST: Final = "127.0.0.1"
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_HELP: Final = {
+FIGURES: Final = {
     "anabranch_job_state": ("gauge", "1 for the state that the job is in, 0 for the others."),
     "anabranch_job_batches_total": ("counter", "Batches finished since the process began."),
     "anabranch_job_rows_total": ("counter", "Rows read by these batches."),
@@ -66,17 +66,24 @@ class JobMetrics:
                 total.failures += status.last_error_millis not in (None, error_before)
                 self._known[status.job] = status
 
+    def of(self, wanted: str) -> list[tuple[dict[str, str], float]]:
+        """Return the values of one figure, with their labels."""
+        return [(labels, value) for name, labels, value in self._all() if name == wanted]
+
+    def _all(self) -> Iterator[tuple[str, dict[str, str], float]]:
+        with self._lock:
+            known = [(status, replace(self._totals[status.job])) for status in self._known.values()]
+        for status, total in known:
+            yield from _figures(status, total, self.behind(status))
+
     def text(self) -> str:
         """Return all figures, in the text format of Prometheus."""
-        with self._lock:
-            known = [(status, self._totals[status.job]) for status in self._known.values()]
-        found: dict[str, list[str]] = {name: [] for name in _HELP}
-        for status, total in known:
-            for name, labels, value in _figures(status, total, self.behind(status)):
-                shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-                found[name].append(f"{name}{{{shown}}} {value:.15g}")
+        found: dict[str, list[str]] = {name: [] for name in FIGURES}
+        for name, labels, value in self._all():
+            shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            found[name].append(f"{name}{{{shown}}} {value:.15g}")
         lines = []
-        for name, (kind, meaning) in _HELP.items():
+        for name, (kind, meaning) in FIGURES.items():
             if found[name]:
                 lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *found[name]]
         return "".join(f"{line}\n" for line in lines)
