@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long browser lint interop spark-versions environments bench docs format clean java compiled web
+.PHONY: help demo test test-long browser lint interop spark-versions environments release bench docs format clean java compiled web
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -77,6 +77,12 @@ environments: $(STAMP) ## Without extras, with the oldest and with the newest li
 	  .peers/$$name/venv/bin/python -m pytest tests/arrow tests/catalog tests/expr tests/format $$more \
 	    -m "not long" -W ignore::DeprecationWarning || exit 1; \
 	done
+
+PAGES ?= https://example.invalid/anabranch/raw/main
+
+release: $(STAMP) ## Build a release into dist/ and check it as users meet it (PAGES: where its README's links lead)
+	@$(BIN)/python interop/peers.py setup release
+	@.peers/release/venv/bin/python tools/release.py --pages $(PAGES)
 
 bench: java $(STAMP) ## Benchmarks beside peers; writes docs/benchmarks.md
 	@$(BIN)/python -m benchmarks

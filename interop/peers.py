@@ -1,6 +1,6 @@
 """Environments of other implementations, under `.peers/` in the root of the repository.
 
-    python interop/peers.py setup [interop | bench | spark | environments | PEER ...]
+    python interop/peers.py setup [interop | bench | spark | environments | release | PEER ...]
     python interop/peers.py list
 
 Every peer lives in its own virtual environment, made with the interpreter that runs this script and
@@ -187,6 +187,8 @@ PEERS_BY_NAME = {
         Peer("core", with_extras(), ("environments",)),
         Peer("oldest", (*oldest(*WITHOUT_SPARK), *with_extras(*WITHOUT_SPARK)), ("environments",)),
         Peer("newest", with_extras(*WITHOUT_SPARK), ("environments",), is_renewed=True),
+        # What builds a release and looks at it as an index does.
+        Peer("release", ("build>=1.2", "twine>=6", "readme_renderer[md]>=44"), ("release",)),
     )
 }
 

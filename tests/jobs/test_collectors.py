@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 import pytest
 
 import anabranch
-from anabranch.jobs.status import Activity, JobStatus, State
 from anabranch.jobs.metrics import metrics_of
+from anabranch.jobs.status import Activity, JobStatus, State
 from tests.support.tables import make_table, rows
 
 
