@@ -150,6 +150,21 @@ def test_the_newest_snapshots_were_deleted_and_nothing_holds_them(table):
     _check_mended(table)
 
 
+@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize(
+    "left", [lambda raw: raw[: len(raw) // 2], lambda _: b"", lambda raw: bytes(len(raw))]
+)
+def test_the_newest_snapshot_is_damaged_and_nothing_holds_it(table, left, expired):
+    """As a loss of power leaves it."""
+    table.delete_savepoint(1)
+    if expired:
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
+    path = "snapshot/snapshot-5"
+    table.context.storage.put(path, left(table.context.storage.get(path)))
+    assert "snapshot" in _kinds(table)
+    _check_mended(table)
+
+
 def test_all_snapshots_were_deleted(table):
     for number in range(1, 6):
         table.context.storage.delete(f"snapshot/snapshot-{number}")

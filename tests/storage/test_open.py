@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+import anabranch
 from anabranch.errors import InvalidNameError, OptionError, UnsupportedFeatureError
 from anabranch.storage import open_storage
 from anabranch.storage.local import LocalStorage
@@ -189,3 +190,12 @@ def test_keys_in_an_endpoint_are_refused_and_not_shown(endpoint):
         open_storage("s3://bucket/x", {"s3.endpoint": endpoint})
     assert "SECRET" not in str(caught.value)
     assert "AKIAKEY" not in str(caught.value)
+
+
+def test_a_table_in_a_folder_whose_name_is_not_utf8(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\x80raw"
+    os.mkdir(folder)
+    table = anabranch.connect(os.fsdecode(folder)).create_table("db.t", "id BIGINT")
+    table.append([{"id": 1}])
+    table.compact(full=True)
+    assert table.scan("id = 1").to_arrow().to_pylist() == [{"id": 1}]

@@ -62,7 +62,7 @@ def _opened(path: str) -> pa.NativeFile:
     # Opening a pipe would wait for ever. A Path object per file would cost more than the look.
     if os.path.lexists(path) and not os.path.isfile(path):  # noqa: PTH113
         raise NotFoundError(f"{path} is not a regular file")
-    return pa.OSFile(path)
+    return pa.OSFile(os.fsencode(path))  # a name need not be UTF-8
 
 
 @contextmanager

@@ -84,6 +84,15 @@ def recover_head(context: TableContext, states: Sequence[State], hinted: int) ->
     return recovered(context, head, begin, best)
 
 
+def recover_newest(context: TableContext, states: Sequence[State], number: int) -> Recovery | None:
+    """Rebuild the newest snapshot, whose file is damaged, from its manifest lists; None if they are not there."""
+    below = _find(context, number - 1)
+    commits = lost_commits(context, states)
+    # What was before it may have expired: then the commit that was stored last is the newest.
+    path = commits[-1:] if below is None else path_from(context, below, number, commits, {})
+    return recovered(context, below, number, path)[-1] if path else None
+
+
 def recovered(
     context: TableContext, head: Snapshot | None, begin: int, path: Sequence[LostCommit]
 ) -> list[Recovery]:

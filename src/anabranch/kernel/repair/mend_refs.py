@@ -2,7 +2,8 @@
 
 A savepoint and its tag hold the same snapshot, as do a branch's record and its pins, a merge's record and its tags. A
 snapshot below the newest is restored from a ref that holds it; if none does, its file is moved aside, which leaves
-a gap: history seems to begin above it, and expiry goes on. A user's tag has no copy: `delete-tag` removes it.
+a gap: history seems to begin above it, and expiry goes on. The newest is rebuilt from its manifest lists as well. A
+user's tag has no copy: `delete-tag` removes it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.kernel.refs.savepoints import remade_savepoint
 from anabranch.kernel.repair.found import State
-from anabranch.kernel.repair.lost_snapshots import recover_within
+from anabranch.kernel.repair.lost_snapshots import recover_newest, recover_within
 from anabranch.kernel.repair.mending import put_again, put_aside
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.step import Act, Step
@@ -189,6 +190,8 @@ def _snapshot(
             or found.snapshot.stamp in removed_stamps(context.storage)
             or (below is not None and not context.snapshots.follows(below, found.snapshot))
         ):
+            found = recover_newest(context, states, number)
+        if found is None:
             return
     if found is not None:
         what = f"put snapshot {number} back, from {found.source}"

@@ -140,7 +140,8 @@ def _snapshots(
             partial(context.snapshots.find, number),
             path,
             snapshot_id=number,
-            repair="put it back from a ref that holds it; else put it aside, if it is not the newest",
+            repair="put it back from a ref that holds it, the newest also from its manifest lists; else put it aside, if it is not "
+            "the newest",
         )
         if snapshot is not None:
             there[number] = snapshot
