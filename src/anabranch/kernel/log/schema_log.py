@@ -82,10 +82,17 @@ class SchemaLog:
             ids = self.ids()
             if not ids:
                 return None
-            self._newest = ids[-1]  # the listing shows all that were there when it began
-        else:
-            while self._storage.exists(self._layout.schema_path(self._newest + 1)):
-                self._newest += 1
+            self._newest = ids[-1]
+            if (
+                self._storage.is_far
+            ):  # a listing shows all that were there when it began; elsewhere a look is free
+                return self._newest_found()
+        while self._storage.exists(self._layout.schema_path(self._newest + 1)):
+            self._newest += 1
+        return self._newest_found()
+
+    def _newest_found(self) -> TableSchema | None:
+        assert self._newest is not None, "it was looked for"
         newest = self.find(self._newest)
         if newest is None and not self.ids():
             return None  # the branch or table was removed since its schemas were listed
