@@ -87,9 +87,9 @@ release: $(STAMP) ## Build a release into dist/ and check it as users meet it (P
 bench: java $(STAMP) ## Benchmarks beside peers; writes docs/benchmarks.md
 	@$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## Build the documentation into site/
+docs: $(STAMP) ## Build the documentation into site/VERSION, beside other versions that are there
 	@$(BIN)/python tools/reference.py
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python tools/build_site.py
 
 web: ## Bundle the local page from web/ into the package (needs npm; what it makes is committed)
 	@cd web && npm ci --silent && npm run build

@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import json
 import os
 import re
 import shlex
@@ -217,6 +218,17 @@ def test_the_readme_on_a_package_index_has_no_link_into_the_tree():
     assert "](docs/" not in text
     assert 'src="docs/' not in text
     assert "https://example.com/anabranch/main/docs/assets/correction.svg" in text
+
+
+def test_the_site_lists_its_versions_newest_first_and_leads_to_the_newest_release(tmp_path):
+    for name in ("0.9.0", "0.10.0", "0.11.0.dev0", "assets", "0.2.0"):
+        (tmp_path / name).mkdir()
+    listed = _tools("build_site").list_versions(tmp_path)
+    assert [one["version"] for one in listed] == ["0.11.0.dev0", "0.10.0", "0.9.0", "0.2.0"]
+    assert [one["version"] for one in listed if one["aliases"]] == ["0.10.0"]
+    assert listed[0]["title"] == "0.11.0 (in development)"
+    assert "url=0.10.0/" in (tmp_path / "index.html").read_text()
+    assert json.loads((tmp_path / "versions.json").read_text()) == listed
 
 
 @pytest.mark.long
