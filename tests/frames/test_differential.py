@@ -72,10 +72,10 @@ def _literal(value):
             return "'" + value.replace("'", "''") + "'"
 
 
-def _condition(chance, depth=2):
+def random_condition(chance, depth=2):
     """A condition for DuckDB, for Polars, and for us."""
     if depth and chance.random() < 0.6:
-        left, right = _condition(chance, depth - 1), _condition(chance, depth - 1)
+        left, right = random_condition(chance, depth - 1), random_condition(chance, depth - 1)
         if chance.random() < 0.25:
             return f"(NOT {left[0]})", ~left[1], ~left[2]
         word, join = chance.choice([("AND", operator.and_), ("OR", operator.or_)])
@@ -117,7 +117,7 @@ def test_the_same_rows_whoever_is_asked(table, view):
     frame = pl.DataFrame(in_memory)
     tried = 0
     while tried < 25:
-        text, theirs, ours = _condition(chance)
+        text, theirs, ours = random_condition(chance)
         if not {n for n in VALUES if f"({n} " in text} <= {*names}:
             continue
         tried += 1
