@@ -48,6 +48,42 @@ def test_many_columns_have_a_line_a_value_on_a_terminal(terminal):
     assert len(lines) == 2 * 13
 
 
+@pytest.mark.parametrize(
+    ("width", "verb", "as_table"),
+    [
+        (80, ["snapshots", "db.t"], True),
+        (40, ["snapshots", "db.t"], False),
+        (80, ["files", "db.t"], True),
+        (80, ["partitions", "db.t"], True),
+        (40, ["partitions", "db.t"], False),
+        (80, ["health", "db.t"], True),
+        (40, ["health", "db.t"], True),
+        (40, ["tables"], True),
+        (80, ["describe", "db.t"], True),
+        (40, ["describe", "db.t"], False),
+    ],
+)
+def test_lists_fit_a_terminal(tmp_path, monkeypatch, capsys, width, verb, as_table):
+    """No word is broken, and no line is longer than the terminal but those that name a path or a command."""
+    shown = io.StringIO()
+    monkeypatch.setattr(
+        output, "console", Console(file=shown, width=width, force_terminal=True, color_system=None)
+    )
+    table = make_table(tmp_path, schema="id BIGINT, v STRING, dt STRING", partition_by="dt")
+    for number in range(3):
+        table.append([{"id": i, "v": "x", "dt": "2026-01-01"} for i in range(12_345 * number + 1)])
+    assert run(["-w", str(tmp_path), *verb]) == 0
+    capsys.readouterr()
+    text = shown.getvalue()
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    assert ("row 1" in text) is not as_table
+    for whole in {
+        "snapshots": ["APPEND", "37,038", "24,691"],
+        "partitions": ["2026-01-01", "37038", "-1"],
+    }.get(verb[0], []):
+        assert whole in text
+
+
 def test_values_are_shown_as_they_are(capsys, terminal):
     tricks = ["[bold]b[/bold]", "\\[x]", "[/]", "red \x1b[31m", "turned \u202egnp"]
     output.show_table(["[red]c"], [[trick] for trick in tricks])

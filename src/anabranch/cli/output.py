@@ -18,7 +18,6 @@ from typing import Any, Literal, Protocol
 import typer
 from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -31,7 +30,11 @@ console = Console(soft_wrap=False)
 
 _MOST_FOLDED = 8
 """Columns that may be folded to fit a terminal; of more a line a value is easier to read."""
-_WIDEST = 100_000
+_WHOLE = 26
+"""Values up to this width are never folded; the width that longer ones need at least."""
+_LEAST_HEADER = 8
+_GAP = 2
+"""Blanks between two columns."""
 _COMMAND = re.compile(r"(?m)((?:^|(?<=[`' ])|(?<=: ))anabranch) (?=[a-z][a-z-]+ [^ ])")
 """The beginning of a command with its verb and an argument."""
 NOBODY_READS = 141
@@ -96,7 +99,7 @@ def printable(text: str, *, keep: str = "\n\t") -> str:
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped: bool = True) -> None:
     """Rows under a header; numbers to the right.
 
-    What is wider than a terminal is folded or, of many columns, shown a line a value; elsewhere, as in a pipe, lines
+    What is wider than a terminal is folded or, where short values would be folded too, shown a line a value; elsewhere, as in a pipe, lines
     are as long as they are.
 
     Args:
@@ -108,20 +111,44 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped
         _show_lines(columns, rows, grouped=grouped)
         return
     shown = [list(row) for row in rows]
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for i, column in enumerate(columns):
-        numeric = all(_is_number(row[i]) for row in shown)
-        justify: Literal["right", "left"] = "right" if numeric and shown else "left"
-        table.add_column(_text(column), justify=justify, overflow="fold")
-    for row in shown:
-        table.add_row(*(_text(value, grouped=grouped) for value in row))
-    width = Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
-    if width <= console.width or len(columns) <= _MOST_FOLDED or not shown:
-        console.print(table)
-    else:
+    widths = _widths(columns, shown, grouped=grouped)
+    if widths is None:
         for number, row in enumerate(shown, 1):
             console.print(f"row {number}", style="dim")
             show_pairs(zip(columns, row, strict=True), grouped=grouped)
+        return
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for i, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        numeric = all(_is_number(row[i]) for row in shown)
+        justify: Literal["right", "left"] = "right" if numeric and shown else "left"
+        table.add_column(_text(column), justify=justify, overflow="fold", width=width)
+    for row in shown:
+        table.add_row(*(_text(value, grouped=grouped) for value in row))
+    console.print(table)
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, grouped: bool) -> list[int] | None:
+    """Return the widths of columns on this terminal; None if short values would have to be folded."""
+    values = [max((_width(row[i], grouped=grouped) for row in rows), default=0) for i in range(len(columns))]
+    whole = [max(cell_len(name), width) for name, width in zip(columns, values, strict=True)]
+    left = console.width - _GAP * (len(columns) - 1)
+    if len(columns) == 1:
+        return [min(whole[0], left)]
+    if len(columns) > _MOST_FOLDED and sum(whole) > left and rows:
+        return None
+    least = [
+        max(min(cell_len(name), _LEAST_HEADER), min(width, _WHOLE))
+        for name, width in zip(columns, values, strict=True)
+    ]
+    if sum(least) > left and rows:
+        return None
+    for i, width in enumerate(whole):
+        least[i] += max(0, min(width - least[i], left - sum(least)))
+    return least
+
+
+def _width(value: Any, *, grouped: bool) -> int:
+    return max(map(cell_len, _text(value, grouped=grouped).plain.splitlines()), default=0)
 
 
 def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -204,6 +231,11 @@ def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:
         for twig in twigs:
             branch.add(Text(printable(twig)))
     console.print(tree)
+
+
+def has_terminal() -> bool:
+    """Whether tables are laid out for a person's terminal."""
+    return console.is_terminal
 
 
 def on_terminal() -> bool:
@@ -291,6 +323,8 @@ def _text(value: Any, *, grouped: bool = True) -> Text:
             text = f"{value:,}" if grouped else str(value)
         case bytes():
             text = value.hex()
+        case dt.datetime() if console.is_terminal:
+            text = re.sub(r"(\.\d*?)0+(?!\d)", r"\1", str(value)).replace(".+", "+")
         case _:
             text = str(value)
     # In a pipe a line is a row, and a value with a line break would make another one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +21,7 @@ from anabranch.cli.arguments import (
     names,
     settings,
 )
-from anabranch.cli.output import moment, say, show_json, show_moment, show_pairs, show_table
+from anabranch.cli.output import has_terminal, moment, say, show_json, show_moment, show_pairs, show_table
 
 if TYPE_CHECKING:
     from anabranch.service.tables import TableInfo
@@ -185,6 +186,15 @@ def snapshots(
     if json:
         show_json(found)
         return
+    if has_terminal():  # of 80 columns; a pipe and JSON have all in full
+        show_table(
+            ["snapshot", "kind", "time (UTC)", "rows", "added", "schema", "by"],
+            [
+                (str(s.id), s.kind, moment(s.time_millis)[:19], s.rows, s.rows_added, str(s.schema_id), _by(s.user, s.identifier))
+                for s in found
+            ],
+        )  # fmt: skip
+        return
     show_table(
         ["snapshot", "kind", "time", "rows", "added", "schema", "user", "identifier"],
         [
@@ -236,6 +246,12 @@ def _watermark(info: TableInfo) -> list[tuple[str, str]]:
     parts = [info.watermark, None if reached is None else f"now {moment(reached)}"]
     text = "; ".join(part for part in parts if part is not None)
     return [("watermark", text)] if text else []
+
+
+def _by(user: str, identifier: int) -> str:
+    """Who committed: the beginning of a random name, and the number of a stream's batch."""
+    name = user[:8] if re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", user) else user
+    return name if _batch(identifier) == "batch" else f"{name} {identifier}"
 
 
 def _batch(identifier: int) -> str:
