@@ -187,7 +187,36 @@ def test_a_column_that_main_got_since_the_tag_is_not_lost_and_the_corrected_job_
     )
     told = []
     correct(lake, (wide, CLEAN, BIG), tell=told.append)
-    assert any("gets column w" in line for line in told)
+    assert any("gets what was changed on main since: added 'w'" in line for line in told)
     assert found(lake) == wanted(8)
     rows = sorted(lake.table("db.orders").scan().to_arrow().to_pylist(), key=lambda row: row["id"])
     assert [row["w"] for row in rows] == [None] * 4 + [5, 6, 7, 8]
+
+
+def test_what_else_was_changed_on_main_since_the_tag_is_not_lost():
+    lake = spoilt()
+    orders = lake.table("db.orders")
+    orders.alter().add_column("w", "INT").apply()
+    orders.alter().drop_column("w").apply()
+    orders.alter().set_option("snapshot.num-retained.max", "77").set_comment("all orders").apply()
+    orders.alter().rename_column("v", "value").add_column("note", "STRING").apply()
+
+    def renamed(given):
+        return [{"id": row["id"], "value": row["v"], "note": "again"} for row in given]
+
+    def clean(given):
+        return [{"id": row["id"], "v": row["value"] * 2} for row in given]
+
+    jobs = (
+        streaming("orders", ["db.raw"], "db.orders", renamed),
+        streaming("clean", ["db.orders"], "db.clean", clean),
+        BIG,
+    )
+    assert correct(lake, jobs, options=CascadeOptions(publish=False)).group is None
+    assert correct(lake, jobs).group is not None
+    now = lake.table("db.orders")
+    assert [field.name for field in now.schema.fields] == ["id", "value", "note"]
+    assert (now.schema.options["snapshot.num-retained.max"], now.schema.comment) == ("77", "all orders")
+    rows_now = sorted(tuple(row.values()) for row in now.scan().to_arrow().to_pylist())
+    assert rows_now == [(i, i, None if i < 4 else "again") for i in range(8)]
+    assert [values(lake, "db.clean"), values(lake, "db.big")] == wanted(8)[1:]

@@ -22,6 +22,7 @@ from anabranch.cascade.checks import check_reads, check_same_code, is_current, m
 from anabranch.cascade.plan import moment_at, work_of
 from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
+from anabranch.cascade.schemas import take_in_schema
 from anabranch.cascade.starts import on_corrected
 from anabranch.cascade.values import CascadePlan, CascadeStep
 from anabranch.cascade.work import Work
@@ -200,22 +201,17 @@ class _Cascade:
         if step.is_empty and head is not None and head.stamp == fork.snapshot.stamp:
             said = LineageEntry("cascade", None, None, EMPTYING).to_json()
             self._table(step).commit(Overwrite([]), properties={LINEAGE_PROPERTY: said})
-        self._add_columns(step, main, moment)
+        self._change_schema(step, main, moment)
 
-    def _add_columns(self, step: CascadeStep, main: TableContext, moment: Moment) -> None:
-        """Add the columns that main got since to the branch: current jobs write them, and main must not lose them."""
-        now = main.schemas.latest()
-        if now is None or now.id == moment.snapshot.schema_id:
+    def _change_schema(self, step: CascadeStep, main: TableContext, moment: Moment) -> None:
+        """Change the branch's schema as main's was since: current jobs write by it, and main must not lose it."""
+        if self._was_main(step):
             return
-        then = {one.id for one in main.schemas.get(moment.snapshot.schema_id).fields}
-        alter = self._table(step).alter()
-        there = {one.name for one in self._table(step).schema.fields}
-        added = [one for one in now.fields if one.id not in then and one.name not in there]
-        for one in added:
-            self.tell(f"{step.table}: branch {step.branch} gets column {one.name}, which main got since")
-            alter = alter.add_column((one.name,), one.type.with_nullable(True), comment=one.description)
-        if added and not self._was_main(step):
-            alter.apply()
+        changes = take_in_schema(main, self._table(step).context, moment.snapshot.schema_id)
+        if changes:
+            self.tell(
+                f"{step.table}: branch {step.branch} gets what was changed on main since: {', '.join(changes)}"
+            )
 
     def _make(self, step: CascadeStep, one: Affected) -> bool:
         """Run the jobs of a table on its branch; return whether all of them finished."""
