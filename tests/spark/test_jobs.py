@@ -163,6 +163,7 @@ def test_a_pipeline_with_sql_lookups_and_a_batch_job(lake):
     assert lake.table("db.report").scan().to_arrow().to_pylist() == [{"name": "all", "rows": 2}]
     entry = lineage_of(lake.table("db.report").snapshot.properties, where="")
     assert entry.job == "report"
+    assert 0 < entry.millis < 600_000  # what a plan says that it takes to make it again
 
 
 def test_failures_are_told_without_traces(lake):

@@ -166,7 +166,8 @@ class LineageEntry:
     watermark: int | None = None
     """Event-time watermark that a batch of a stream ran under, epoch milliseconds, 0 for none yet; None if not known."""
     millis: int | None = None
-    """Duration of a streaming batch, from the first task that wrote rows to the commit; None if not known."""
+    """Duration of a streaming batch, from the first task that wrote rows to the commit, or of the write of a DataFrame; None
+    if not known."""
 
     @property
     def is_of_no_job(self) -> bool:

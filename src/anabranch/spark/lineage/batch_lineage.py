@@ -27,6 +27,7 @@ from anabranch.lineage.recording import Gathered, JobRun, Taken, unknown_rows
 from anabranch.lineage.remembered import Handed
 from anabranch.lineage.unnamed import ORIGINS
 from anabranch.options import CODE_VERSION, JOB
+from anabranch.runtime import SYSTEM
 from anabranch.spark.context.options import CHECKPOINT
 from anabranch.spark.context.running import context_of
 from anabranch.spark.jvm.proxy import Jvm
@@ -86,6 +87,7 @@ class FrameOrigin:
             run: the job that is running, if one is.
         """
         self._taken: Taken | None = None
+        self._begun = SYSTEM.clock.monotonic()
         self._frame = frame
         self._table = table
         self._run = run
@@ -110,7 +112,9 @@ class FrameOrigin:
                 found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
                 text = _STATEMENT.get() or connect_lineage.statement_of(plan)
             self._taken = _taken(table, run, found)
-            return _said(spark, table, run, found, self._taken, text=text, written=self._frame.columns)
+            millis = round((SYSTEM.clock.monotonic() - self._begun) * 1000)
+            names = self._frame.columns
+            return _said(spark, table, run, found, self._taken, text=text, written=names, millis=millis)
         except Exception as error:  # as above
             self._taken = None
             return _hardly(table, run, error)
@@ -173,6 +177,7 @@ def _said(
     text: str | None,
     written: Sequence[str] | None = None,
     rows: Handed | None = None,
+    millis: int | None = None,
 ) -> Mapping[str, str]:
     by = producer(spark, table.options, run)
     sources = BatchSources(inputs=[*found.inputs], problems=[*found.problems])
@@ -201,7 +206,7 @@ def _said(
     if text is not None:
         sink = [column.name for column in table.schema.fields]
         columns = column_origins(text, sink, found.columns, written)
-    return _properties(by, sources, columns)
+    return _properties(by, sources, columns, millis)
 
 
 def _of_batch(spark: SparkSession, batch: plans.Batch) -> BatchSources:
@@ -215,7 +220,10 @@ def _of_batch(spark: SparkSession, batch: plans.Batch) -> BatchSources:
 
 
 def _properties(
-    by: Producer, sources: BatchSources, columns: tuple[ColumnOrigin, ...] = ()
+    by: Producer,
+    sources: BatchSources,
+    columns: tuple[ColumnOrigin, ...] = (),
+    millis: int | None = None,
 ) -> Mapping[str, str]:
     for problem in sources.problems:
         if (by.job, problem) not in _TOLD:
@@ -231,6 +239,7 @@ def _properties(
         columns=columns,
         held=tuple(sources.held),
         is_positioned=sources.is_positioned if sources.problems else None,
+        millis=millis,
     )
     return {LINEAGE_PROPERTY: entry.to_json()}
 
