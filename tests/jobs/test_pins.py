@@ -51,6 +51,34 @@ def test_what_comes_next_is_kept_from_expiring(table):
     table.system("consumers")
 
 
+def test_all_that_is_there_is_kept_until_the_first_batch_is_done(table):
+    """A first batch that took longer than the retention lost what came meanwhile, and the job could not go on."""
+    table.expire_snapshots(retain_max=3, retain_min=1, older_than=2**60)
+    first = table.context.snapshots.earliest_id()
+    holding, _ = pins(table)
+    holding.begin()
+    assert next_of(table) == first
+    for number in range(5, 9):
+        table.append(rows(number, 1))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than=2**60)
+    assert table.context.snapshots.earliest_id() == first
+    holding.reached([at(table, 6)])
+    assert next_of(table) == 7
+    other, _ = pins(table)
+    other.begin()
+    assert next_of(table) == 7, "the next start finds it"
+
+
+def test_a_table_without_a_snapshot_is_held_from_its_first_one(tmp_path):
+    table = make_table(tmp_path)
+    holding, _ = pins(table)
+    holding.begin()
+    for number in range(4):
+        table.append(rows(number, 1))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than=2**60)
+    assert table.context.snapshots.earliest_id() == 1
+
+
 def test_it_follows_at_most_every_ten_seconds_and_when_the_job_ends(table):
     holding, time = pins(table)
     holding.reached([at(table, 1)])
@@ -65,6 +93,7 @@ def test_it_follows_at_most_every_ten_seconds_and_when_the_job_ends(table):
 
 def test_a_source_with_a_consumer_of_its_own_keeps_that(table):
     holding, _ = pins(table, anabranch.stream("db.t", {"consumer-id": "mine"}))
+    holding.begin()
     holding.reached([at(table, 2)])
     assert next_of(table) is None
 

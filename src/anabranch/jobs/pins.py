@@ -1,6 +1,6 @@
 """Keeps what a supervised job has not read from expiring: a consumer of each table that it reads, ``job-<job>``.
 
-The consumer follows the job's committed positions and is never read: where the job goes on says its checkpoint. It stays when
+It is stored before the first batch, follows the job's committed positions and is never read: where the job goes on says its checkpoint. It stays when
 the job is stopped, for however long; `anabranch consumers` lists it, and deletes it once the job is gone for good. A source that
 has a consumer of its own (`consumer-id`) keeps that.
 """
@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError
+from anabranch.format.records.refs import Consumer
 from anabranch.jobs.job import Job
+from anabranch.kernel.log.consumers import find_consumer, record_consumer
 from anabranch.options import CONSUMER_ID
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.streaming.consumers import FollowingConsumer
@@ -55,7 +57,7 @@ class SourcePins:
     """The consumers of one job."""
 
     def __init__(self, job: Job, lake: Lake, runtime: Runtime = SYSTEM) -> None:
-        """Prepare; nothing is stored before the first position is known."""
+        """Prepare; nothing is stored yet."""
         self._name = f"{_PREFIX}{job.name}"
         self._lake = lake
         self._runtime = runtime
@@ -66,6 +68,21 @@ class SourcePins:
             if source.kind == "table" and CONSUMER_ID.key not in source.options
         ]
         self._consumers: dict[tuple[str, str], FollowingConsumer | None] = {}
+
+    def begin(self) -> None:
+        """Hold all that is there, before the job's first batch: while that runs, nothing says yet how far it has come.
+
+        A consumer that there is stays where it is. Troubles are left to `reached`.
+        """
+        for name in self._tables:
+            try:
+                table = self._lake.table(name)
+                context = table.context
+                if CONSUMER_ID.key in table.options or find_consumer(context, self._name) is not None:
+                    continue
+                record_consumer(context, self._name, Consumer(context.snapshots.earliest_id() or 1))
+            except AnabranchError as error:
+                _LOG.debug("what '%s' has not read of '%s' is not held: %s", self._name, name, error)
 
     def reached(self, positions: Sequence[Offset], *, now: bool = False) -> None:
         """Note how far the job has come in its sources: stored at most every ten seconds, and `now`.

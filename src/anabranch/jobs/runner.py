@@ -103,6 +103,9 @@ class Runner:
         if settled.has_state:
             keeper = self._keeper(prepared, checkpoint)
             keeper.look()  # before the first batch, after which Spark removes old state
+        pins = SourcePins(job, self.lake, self.runtime) if self.pins_sources else None
+        if pins is not None:
+            pins.begin()
         trigger = self.schedule.trigger or job.trigger
         query = start_query(prepared, rows, self.lake, trigger, made.looked_up)
         return RunningQuery(
@@ -110,7 +113,7 @@ class Runner:
             told,
             begun=None if state is None else state.title,
             keeper=keeper,
-            pins=SourcePins(job, self.lake, self.runtime) if self.pins_sources else None,
+            pins=pins,
             patience_seconds=self.schedule.patience_seconds,
             runtime=self.runtime,
         )
