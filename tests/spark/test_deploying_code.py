@@ -145,6 +145,22 @@ def test_a_source_in_place_of_another_is_read_from_its_beginning_on_purpose_only
     assert rows_of(lake) == [(1, 1), (2, 2), (8, 8)]
 
 
+def test_a_lost_place_is_made_good_as_the_hint_says(lake):
+    arrive(lake, (1, 1))
+    started(lake, declare(filtered))
+    for number in range(2, 9):
+        arrive(lake, (number, number))
+    lake.table("db.events").expire_snapshots(retain_max=1, retain_min=1, older_than=2**60)
+    status, _ = started(lake, declare(filtered))
+    assert status.state.value == "failed"
+    assert "has expired" in status.message
+    command = status.hint.partition("(in Python: ")[2].partition(") and")[0]
+    eval(command, {"lake": lake})
+    assert "--renew j: it makes all rows again" in status.hint
+    assert started(lake, declare(filtered), renew=["j"])[0].state.value == "ended"
+    assert rows_of(lake) == [(n, n) for n in range(1, 9)]
+
+
 FILE = """
 import anabranch
 

@@ -98,6 +98,18 @@ def as_ours(error: BaseException) -> AnabranchError:
     return JobFailedError(_reason(error, text), hint=hint)
 
 
+def hint_of(error: AnabranchError, job: str, sink: str) -> str | None:
+    """Return what to do about a failure of a job, in commands of jobs."""
+    if not isinstance(error, PositionLostError):
+        return error.hint
+    return (
+        f"which of the rows that are there now the job had read, nobody can tell any more. To have each of them once in '{sink}', "
+        f"empty it (in Python: lake.table('{sink}').overwrite([])) and run the job with --renew {job}: it makes all rows again. "
+        f"--start-anew {job} with --renew {job} does so without emptying, and doubles what was written. `run` keeps a consumer from "
+        "its first start on, so that it does not happen again; `anabranch consumers` shows it."
+    )
+
+
 def verdict(error: BaseException, *, has_run: bool) -> Verdict:
     """Return whether a failed job should be started again.
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.errors import AnabranchError
-from anabranch.jobs.failure import as_ours, verdict
+from anabranch.jobs.failure import as_ours, hint_of, verdict
 from anabranch.jobs.status import Activity, EventKind, JobStatus, RunEvent, State
 from anabranch.jobs.task import Ask, Correcting, Policy, Running, Stop, Supervised, Task
 from anabranch.runtime import SYSTEM, Runtime
@@ -224,13 +224,14 @@ class Supervisor:
 
     def _failed(self, one: Supervised, error: BaseException) -> None:
         ours = as_ours(error)
+        hint = hint_of(ours, one.task.job, one.task.sink)
         what = verdict(error, has_run=one.started > 0)
         one.failures += 1
         one.own_failures += what == "again"
         one.has_failed = True
         now_millis = self._runtime.clock.now_millis()
         one.status = replace(
-            one.status, last_error=ours.message, last_hint=ours.hint, last_error_millis=now_millis
+            one.status, last_error=ours.message, last_hint=hint, last_error_millis=now_millis
         )
         correcting = one.task.correcting
         if not self._has_engine():
@@ -240,19 +241,19 @@ class Supervisor:
             one.failures = one.own_failures = 0
             one.held_since = self._runtime.clock.monotonic()
             one.due = one.held_since
-            self._become(one, State.HELD, message=ours.message, hint=ours.hint)
+            self._become(one, State.HELD, message=ours.message, hint=hint)
         elif what == "fenced" and correcting is not None and self._hands_over(correcting):
             one.due = self._runtime.clock.monotonic()
             self._become(one, State.PAUSING, message=ours.message, hint=None)
         elif what == "fenced":
-            self._become(one, State.FENCED, message=ours.message, hint=ours.hint)
+            self._become(one, State.FENCED, message=ours.message, hint=hint)
         elif what in ("final", "replaced") or self._is_given_up(one):
-            self._become(one, State.FAILED, message=ours.message, hint=ours.hint)
+            self._become(one, State.FAILED, message=ours.message, hint=hint)
         else:
             jitter = self._runtime.ids.jitter()
             pause = self._policy.pause(one.failures, jitter, passing=what == "passing")
             one.due = self._runtime.clock.monotonic() + pause
-            self._become(one, State.PAUSING, message=ours.message, hint=ours.hint)
+            self._become(one, State.PAUSING, message=ours.message, hint=hint)
 
     @staticmethod
     def _hands_over(correcting: Correcting) -> bool:
