@@ -4,6 +4,7 @@ import click
 import typer.main
 
 from anabranch.cli.main import app
+from anabranch.verbs.verb import VERBS
 
 PATH = "reference/commands.md"
 HEADER = """# Commands
@@ -34,7 +35,20 @@ def _command(name, command) -> str:
     usage = " ".join(["anabranch", name, *map(_usage, arguments)])
     rows = "".join(_option(option) for option in options if "--help" not in option.opts)
     table = f"\n| option | meaning |\n|---|---|\n{rows}" if rows else ""
-    return f"\n## {name}\n\n```\n{usage}\n```\n\n{_text(command.help)}\n{table}"
+    return f"\n## {name}\n\n```\n{usage}\n```\n\n{_text(command.help)}\n{_elsewhere(VERBS[name])}{table}"
+
+
+def _elsewhere(verb) -> str:
+    """How Python and SQL say it."""
+    said = [] if not verb.python else [f"In Python: `{verb.python}`."]
+    if verb.columns is not None:
+        from anabranch.spark.catalog.called import arguments
+
+        names = ", ".join(f"{parameter.sql_name} => ..." for parameter in arguments(verb))
+        said.append(f"In SQL: `CALL lake.sys.{verb.sql_name}({names})`.")
+    elif verb.sql is not None:
+        said.append(f"In SQL: `{verb.sql}`." if verb.sql != "any statement" else "In SQL: any statement.")
+    return "\n" + " ".join(said) + "\n" if said else ""
 
 
 def _usage(argument) -> str:

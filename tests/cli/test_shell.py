@@ -10,7 +10,7 @@ import time
 import pytest
 
 import anabranch
-from anabranch.service.sql_shell import Names, is_complete
+from anabranch.verbs.sql_shell import Names, is_complete
 
 PROMPT = "anabranch> "
 PATIENCE = 120

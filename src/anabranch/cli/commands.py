@@ -53,9 +53,10 @@ def _command(verb: Verb) -> Callable[..., None]:
     ]
     if verb.takes(Asking):
         parameters.append(_flag("yes", "Do not ask.", "--yes", "-y"))
-    parameters.append(_flag("json", "Print JSON instead of text.", "--json"))
+    if verb.has_json:
+        parameters.append(_flag("json", "Print JSON instead of text.", "--json"))
 
-    def command(*, ctx: typer.Context, yes: bool = False, json: bool, **given: Any) -> None:
+    def command(*, ctx: typer.Context, yes: bool = False, json: bool = False, **given: Any) -> None:
         _run(verb, given, yes=yes, json=json, order=ctx.meta[__name__])
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -114,17 +115,18 @@ def _run(verb: Verb, given: dict[str, Any], *, yes: bool, json: bool, order: Seq
         tell=lambda line: say(line, err=True),
         statuses=partial(_statuses, json=json),
         runnable=runnable,
+        converse=_shell(json=json),
         is_watched=on_terminal(),
         wants_values=json,
         is_loud=state.debug,
         order=tuple(order),
     )
-    code = 0
+    code, silent = 0, json or verb.shows_itself or verb.takes(Progressing)
     with _progress(verb, caller, silent=json):
         answers = verb.answers(caller, given)
         if verb.takes(Progressing):
             answers = iter([*answers])
-    while (answer := _next(answers, silent=json or verb.takes(Progressing))) is not None:
+    while (answer := _next(answers, silent=silent)) is not None:
         show(answer, json=json)
         code = answer.code or code
     if code:
@@ -147,11 +149,20 @@ def _progress(verb: Verb, caller: Caller, *, silent: bool) -> Iterator[None]:
         yield
 
 
-def _statuses(*, changes: bool = True, json: bool) -> Any:
+def _statuses(*, changes: bool = True, json: bool, **how: Any) -> Any:
     """Open what shows jobs at work."""
     if json and not changes:
         return Statuses()
-    return ShownStatuses(json=json, tells_failures=changes)
+    return ShownStatuses(json=json, tells_failures=changes, **how)
+
+
+def _shell(*, json: bool) -> Callable[[int | None, str], None] | None:
+    """Return what opens the shell, where a person types and reads."""
+    if json or not on_terminal() or not sys.stdin.isatty():
+        return None
+    from anabranch.cli.shell import converse
+
+    return converse
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.cli import state
-from anabranch.cli.output import ago, console, late, say, show_json
+from anabranch.cli.output import console, say, show_json
 from anabranch.runtime import SYSTEM, Runtime
+from anabranch.verbs.answer import ago, late
 
 if TYPE_CHECKING:
     from anabranch.jobs.command import JobStatus

@@ -10,19 +10,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import (
-    alter,
-    data,
-    job_records,
-    jobs,
-    page,
-    sql,
-    state,
-    system,
-    system_tables,
-    tables,
-)
-from anabranch.cli.arguments import settings
+from anabranch.cli import state
 from anabranch.cli.commands import add_all
 from anabranch.cli.output import NOBODY_READS, runnable, say, show_json
 from anabranch.errors import (
@@ -32,8 +20,10 @@ from anabranch.errors import (
     JobTakenError,
     SealedBranchError,
 )
+from anabranch.ui import verbs as _of_page  # noqa: F401 - declares them
 from anabranch.verbs import lineage
-from anabranch.verbs.registry import VERBS
+from anabranch.verbs.parameters import settings
+from anabranch.verbs.registry import in_order
 from anabranch.version import __version__
 
 FAILED, WRONG_USAGE, CONFLICT, TAKEN, ENGINE_GONE = 1, 2, 3, 4, 5
@@ -43,24 +33,12 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="anabranch",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="A streaming lakehouse for PySpark: append-only tables in the open Apache Paimon format.",
 )
-for group in (
-    tables,
-    alter,
-    data,
-    system_tables,
-    sql,
-    jobs,
-    job_records,
-    page,
-    system,
-):
-    group.register(app)
-add_all(app, VERBS.values(), {"lineage": lineage.HELP})
+add_all(app, in_order(), {"lineage": lineage.HELP})
 
 
 def _show_version(wanted: bool) -> None:
@@ -92,7 +70,7 @@ def _common(
     source = context.get_parameter_source("warehouse")
     state.named = warehouse if source is not None and source.name == "COMMANDLINE" else None
     if create:
-        from anabranch.service.tables import create_warehouse
+        from anabranch.verbs.caller import create_warehouse
 
         create_warehouse(warehouse)
     state.debug = debug
@@ -101,7 +79,7 @@ def _common(
 def _use_in_stores(options: list[str]) -> None:
     """Options of stores, for this process and those that it starts: Spark's too."""
     if options:
-        from anabranch.service.tables import store_variables
+        from anabranch.verbs.caller import store_variables
 
         os.environ.update(store_variables(settings(options)))
 

@@ -10,10 +10,10 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, is_dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import typer
 from rich.cells import cell_len
@@ -24,7 +24,6 @@ from rich.tree import Tree
 
 from anabranch.cli import state
 from anabranch.long_work import progress
-from anabranch.runtime import SYSTEM
 
 console = Console(soft_wrap=False)
 
@@ -39,7 +38,6 @@ _COMMAND = re.compile(r"(?m)((?:^|(?<=[`' ])|(?<=: ))anabranch) (?=[a-z][a-z-]+ 
 """The beginning of a command with its verb and an argument."""
 NOBODY_READS = 141
 """Exit code if nobody reads standard output any more; as shells say it of a program that SIGPIPE ended."""
-_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _LINES_AT_ONCE = 10_000
 """Rows in a pipe that are aligned with each other before they are written."""
 _UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -73,22 +71,6 @@ def runnable(text: str) -> str:
         return text
     place = f"-w {shlex.quote(state.named)}"
     return _COMMAND.sub(lambda found: f"{found[1]} {place} ", text)
-
-
-def show_only_on_main(jobs: Iterable[_JobOnMain]) -> None:
-    """What only main has and a branch lacks, a line for each job, and what to do about it."""
-    for job in jobs:
-        say(f"only main has {job}")
-        say(f"  hint: {job.bring}")
-
-
-class _JobOnMain(Protocol):
-    """What one job committed to main that a branch lacks; its text says it."""
-
-    @property
-    def bring(self) -> str:
-        """What to do to have it on the branch as well."""
-        ...
 
 
 def printable(text: str, *, keep: str = "\n\t") -> str:
@@ -149,11 +131,6 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, grouped: b
 
 def _width(value: Any, *, grouped: bool) -> int:
     return max(map(cell_len, _text(value, grouped=grouped).plain.splitlines()), default=0)
-
-
-def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Rows of a table, with their numbers as they are; in a pipe they are shown as they come."""
-    show_table(columns, rows, grouped=False)
 
 
 def _show_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped: bool) -> None:
@@ -233,78 +210,9 @@ def show_tree(top: str, branches: Iterable[tuple[str, Sequence[str]]]) -> None:
     console.print(tree)
 
 
-def has_terminal() -> bool:
-    """Whether tables are laid out for a person's terminal."""
-    return console.is_terminal
-
-
 def on_terminal() -> bool:
     """Whether a person looks at standard output; into a pipe or a file goes everything."""
     return sys.stdout.isatty()
-
-
-def limited(asked: int | None, *, is_given: bool, usual: int) -> int | None:
-    """The most rows to show: as asked for; on a terminal `usual` if nothing was, and all elsewhere."""
-    return asked if is_given else usual if on_terminal() else None
-
-
-def say_cut(shown: int) -> None:
-    """Say beside the output that there are more rows than were shown."""
-    say(f"(the first {shown:,} rows; --limit all shows all)", err=True)
-
-
-def show_moment(found: object | None) -> None:
-    """Say what a moment that was asked for was found to be, beside the output."""
-    if found is not None:
-        say(f"({found})", err=True)
-
-
-def moment(millis: int | None) -> str:
-    """Epoch milliseconds as UTC text; empty for None."""
-    if millis is None:
-        return ""
-    try:
-        moment_utc = dt.datetime.fromtimestamp(millis / 1000, dt.UTC)
-    except (ValueError, OverflowError):  # event times may lie anywhere
-        return f"{millis:,} ms"
-    return moment_utc.strftime("%Y-%m-%d %H:%M:%S.") + f"{millis % 1000:03d}Z"
-
-
-def wall_time(millis: int | None) -> str:
-    """What a clock on somebody's wall said, as text without a zone; empty for None."""
-    return moment(millis).removesuffix("Z")
-
-
-def ago(millis: int) -> str:
-    """How long a moment is past, in one unit, such as ``41 s``."""
-    return _duration(max(0, SYSTEM.clock.now_millis() - millis) / 1000)
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def late(behind: Mapping[str, _Behind]) -> str:
-    """How far somebody is behind tables, such as ``db.raw: 2 (4 s)``."""
-    return ", ".join(
-        f"{name}: {f'{one.snapshots:,} ({_duration(one.seconds)})' if one.snapshots else '0'}"
-        for name, one in behind.items()
-    )
-
-
-class _Behind(Protocol):
-    """How far somebody is behind a table."""
-
-    @property
-    def snapshots(self) -> int: ...
-
-    @property
-    def seconds(self) -> float:
-        """Since the first snapshot that has not been read."""
-        ...
 
 
 def show_document(text: str) -> None:

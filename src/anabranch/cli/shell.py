@@ -10,9 +10,12 @@ from typing import Any
 
 from anabranch.cli import state
 from anabranch.cli.output import say, show_table
-from anabranch.cli.sql_rows import show_result
+from anabranch.cli.shown import show
 from anabranch.errors import AnabranchError
 from anabranch.runtime import SYSTEM
+from anabranch.verbs.caller import Caller
+from anabranch.verbs.machine import answered
+from anabranch.verbs.tables import columns_of
 
 _PROMPT, _MORE = "anabranch> ", "      ...> "
 _DELIMITERS = " \t\n(),;=<>+*/'\""
@@ -26,7 +29,7 @@ _HELP = """Statements end with a semicolon and may take several lines. Tab compl
 
 def converse(limit: int | None, engine: str) -> None:
     """Read statements from a terminal and print their rows, until the end of input."""
-    from anabranch.service.sql_shell import Engines, Names, is_complete
+    from anabranch.verbs.sql_shell import Engines, Names, is_complete
 
     keyboard = _Keyboard(Names(state.warehouse))
     say(f"Anabranch {state.warehouse}; \\? for help, Ctrl-D to leave.")
@@ -75,7 +78,7 @@ def _statements(engines: Any, text: str, limit: int | None) -> None:
     clock = SYSTEM.clock
     begun = clock.monotonic()
     for found in engines.run(text, limit):
-        show_result(found, json=False)
+        show(answered(found), json=False)
         if hasattr(found, "rows"):
             rows = "1 row" if len(found.rows) == 1 else f"{len(found.rows):,} rows"
             say(f"({rows}, {clock.monotonic() - begun:.2f} s)", err=True)
@@ -86,14 +89,12 @@ def _command(engines: Any, text: str) -> None:
     verb, _, rest = text.rstrip(";").partition(" ")
     match verb, rest.strip():
         case "\\d", "":
-            from anabranch.service.listing import names_in
+            from anabranch.verbs.caller import names_in
 
             names = names_in(state.warehouse)
             show_table(["table"], [[f"{base}.{t}"] for base in names.databases() for t in names.tables(base)])
         case "\\d", name:
-            from anabranch.service.tables import columns_of, open_lake
-
-            columns = columns_of(open_lake(state.warehouse).table(name))
+            columns = columns_of(Caller(state.warehouse).lake().table(name).schema)
             show_table(["column", "type", "nullable"], [(c.name, c.type, c.nullable) for c in columns])
         case "\\engine", ("auto" | "duckdb" | "spark") as engine:
             engines.engine = engine

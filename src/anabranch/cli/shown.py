@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.cli import output
-from anabranch.cli.output import console, printable, say, show_json
+from anabranch.cli.output import printable, runnable, say, show_json
 from anabranch.verbs.answer import (
     Answer,
     Branching,
@@ -53,8 +53,10 @@ def _show(part: Shown | Iterable[Shown]) -> None:
     match part:
         case str():
             say(part)
-        case Grid() if part.style is not None and console.is_terminal:
-            console.print(_drawn(part))
+        case Grid(on_terminal=Grid() as narrow) if output.console.is_terminal:
+            _show(narrow)
+        case Grid() if part.style is not None and output.console.is_terminal:
+            output.console.print(_drawn(part))
         case Grid():
             output.show_table(part.columns, part.rows, grouped=part.grouped)
         case Pairs():
@@ -66,14 +68,16 @@ def _show(part: Shown | Iterable[Shown]) -> None:
         case Note():
             say(part.text, err=True)
         case Cut():
-            say(f"(the first {part.shown:,} rows; --limit all shows all)", err=True)
+            shown = part.shown()
+            if shown is not None:
+                say(f"(the first {shown:,} rows; --limit all shows all)", err=True)
         case Sample():
-            console.print(printable(part.name), style="dim", end="", markup=False, highlight=False)
+            output.console.print(printable(part.name), style="dim", end="", markup=False, highlight=False)
             show_json(part.value)
         case Document():
             output.show_document(part.text)
         case Rich():
-            console.print(part.drawn)
+            output.console.print(part.drawn)
         case Watched():
             raise AssertionError("what is watched is shown by itself")
         case _:
@@ -82,19 +86,18 @@ def _show(part: Shown | Iterable[Shown]) -> None:
 
 
 def _show_line(line: Line) -> None:
-    console.print(
-        printable(line.text), style=line.style, markup=False, highlight=False, soft_wrap=not line.folded
-    )
+    text = Text.assemble(line.mark, (printable(runnable(line.text)), line.style))
+    output.console.print(text, soft_wrap=not line.folded)
 
 
 def _watch(watched: Watched, *, json: bool) -> None:
     """Show one answer after the other, on a terminal in the place of the one before. Ends with an interrupt."""
     try:
-        if json or not console.is_terminal:
+        if json or not output.console.is_terminal:
             for answer in watched.answers:
                 show(answer, json=json)
             return
-        with Live(console=console, auto_refresh=False) as live:
+        with Live(console=output.console, auto_refresh=False) as live:
             for answer in watched.answers:
                 (grid,) = answer.shown
                 assert isinstance(grid, Grid), "what is watched is a table"

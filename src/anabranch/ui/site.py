@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from anabranch.lake import Lake
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.service.tables import View, open_table
 from anabranch.table import Table
 from anabranch.ui.actions import Actions
 from anabranch.ui.asked import Asked
 from anabranch.ui.calm import CalmLineage
 from anabranch.ui.history import Histories
+from anabranch.verbs.caller import View, open_table
 
 T = TypeVar("T")
 

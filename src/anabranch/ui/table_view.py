@@ -13,14 +13,13 @@ from anabranch import AnabranchError, Table
 from anabranch.frames.row_values import First, tuples_of
 from anabranch.lineage.recording import aside
 from anabranch.options import TARGET_FILE_SIZE
-from anabranch.service.schema_history import phrases
-from anabranch.service.tables import describe, shown_options
 from anabranch.system_tables import View, read_system_table
 from anabranch.ui.asked import Asked
 from anabranch.ui.cells import cell
 from anabranch.ui.history import COLUMNS, other_branches, snapshot_prefix
 from anabranch.ui.site import Site, stamp
 from anabranch.ui.statistics import column_statistics
+from anabranch.verbs.tables import describe_table, phrases, shown_options
 
 _MOST_LINES = 2_000
 _MOST_ROWS = 500
@@ -33,7 +32,7 @@ def table(site: Site, asked: Asked) -> dict[str, Any]:
     """Return what a table, branch or moment of it is."""
     view = site.table(asked)
     found = site.kept_for_good(
-        ("table", view.name, str(view.moment), stamp(view)), lambda: asdict(describe(view))
+        ("table", view.name, str(view.moment), stamp(view)), lambda: asdict(describe_table(view))
     )
     names = ("uuid", "location", "schema_id", "columns", "partition_keys", "options", "comment", "watermark")
     told = {name: found[name] for name in (*names, "snapshot", "moment", "files", "bytes")}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+from anabranch.runtime import SYSTEM
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class Grid:
     """Returns the styles of the cells of a row, by their place, for a terminal."""
     right: Sequence[int] = ()
     """Columns with numbers, where there is a style."""
+    on_terminal: Grid | None = None
+    """What is shown on a terminal instead, of 80 columns; a pipe and JSON have all in full."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Line:
     style: str = ""
     folded: bool = True
     """Fold it where a terminal ends."""
+    mark: tuple[str, str] = ("", "")
+    """What stands before it, and the style of that."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class Note:
 class Cut:
     """There are more rows than were shown."""
 
-    shown: int
+    shown: Callable[[], int | None]
+    """Returns how many were shown, once they were; None if these are all."""
 
 
 @dataclass(frozen=True)
@@ -146,3 +153,35 @@ def moment(millis: int | None) -> str:
 def wall_time(millis: int | None) -> str:
     """Return what a clock on somebody's wall said, as text without a zone; empty for None."""
     return moment(millis).removesuffix("Z")
+
+
+def ago(millis: int) -> str:
+    """Return how long a moment is past, in one unit, such as ``41 s``."""
+    return _duration(max(0, SYSTEM.clock.now_millis() - millis) / 1000)
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def late(behind: Mapping[str, Behind]) -> str:
+    """Return how far somebody is behind tables, such as ``db.raw: 2 (4 s)``."""
+    return ", ".join(
+        f"{name}: {f'{one.snapshots:,} ({_duration(one.seconds)})' if one.snapshots else '0'}"
+        for name, one in behind.items()
+    )
+
+
+class Behind(Protocol):
+    """How far somebody is behind a table."""
+
+    @property
+    def snapshots(self) -> int: ...
+
+    @property
+    def seconds(self) -> float:
+        """Since the first snapshot that has not been read."""
+        ...

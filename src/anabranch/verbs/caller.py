@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
+    from anabranch.catalog import Listing
     from anabranch.lake import Lake
     from anabranch.table import Table
 
@@ -69,6 +71,8 @@ class Caller:
     """Told what is said beside the answer."""
     runnable: Callable[[str], str] = str
     """Completes the commands in a text, so that they can be run as they are shown."""
+    converse: Callable[[int | None, str], None] | None = None
+    """Opens a shell for statements, given the most rows and the engine; None where nobody types."""
     is_watched: bool = False
     """Whether a person looks at the answer, on a terminal."""
     wants_values: bool = True
@@ -130,6 +134,36 @@ def _at(table: Table, asked: str, exact: bool) -> Table:
         if millis is None:
             raise
     return table.at(timestamp=millis, exact=exact)
+
+
+def names_in(warehouse: str) -> Listing:
+    """Return the names of databases and tables at a path or URL, without what reading a table loads."""
+    from anabranch.catalog import Listing
+    from anabranch.storage.open import open_storage
+
+    return Listing(open_storage(warehouse))
+
+
+def create_warehouse(warehouse: str) -> None:
+    """Create the folder of a warehouse; not needed in object stores. Raises `StorageError`."""
+    from anabranch.storage.open import local_folder
+
+    folder = local_folder(warehouse)
+    if folder is None:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot make the warehouse {folder}: {error.strerror}", retryable=False
+        ) from error
+
+
+def store_variables(options: Mapping[str, str]) -> dict[str, str]:
+    """Return store options as environment variables for this process and its children. Raises `OptionError`."""
+    from anabranch.storage.settings import variables_of  # slow to import
+
+    return variables_of(options)
 
 
 def user() -> str | None:

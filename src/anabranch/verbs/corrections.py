@@ -23,7 +23,7 @@ from anabranch.verbs.parameters import (
     settings,
 )
 from anabranch.verbs.special import Called, Confirm
-from anabranch.verbs.subject import InLake
+from anabranch.verbs.subject import TABLE_NAME, InLake
 from anabranch.verbs.verb import Group, argument, option, verb
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ Plan = Annotated[
 Run = Annotated[bool, option("Do it, and publish all tables at once.", "--run")]
 
 
-@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True)
+@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True, shows_itself=True)
 def correct(
-    table: Annotated[str, argument("The table, or db.table$branch_<name>.", "DB.TABLE", sql=None)],
+    table: Annotated[str, TABLE_NAME],
     from_tag: Annotated[str, option("Tag of the table up to which it is right.", "--from-tag")],
     jobs: JobFiles = None,
     checks: Annotated[
@@ -115,7 +115,7 @@ def correct(
     return _corrected(made, jobs)
 
 
-@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True)
+@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True, shows_itself=True)
 def cascade(
     table: Annotated[
         str | None,

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.verbs import branches, corrections, lineage, moments, upkeep
+from anabranch.verbs import branches, corrections, jobs, lineage, machine, moments, rows, tables, upkeep
 from anabranch.verbs.caller import Caller
-from anabranch.verbs.verb import VERBS, Verb
+from anabranch.verbs.verb import VERBS, Group, Verb
 
-__all__ = ["MODULES", "PROCEDURES", "VERBS", "call", "procedure"]
+__all__ = ["MODULES", "PROCEDURES", "VERBS", "call", "in_order", "procedure"]
 
-MODULES = (branches, moments, corrections, lineage, upkeep)
+MODULES = (tables, rows, branches, moments, jobs, corrections, lineage, upkeep, machine)
 """Where the verbs are, the most used first."""
 PROCEDURES: dict[str, Verb] = {one.sql_name: one for one in VERBS.values() if one.columns is not None}
+
+
+def in_order() -> list[Verb]:
+    """Return all verbs as help lists them: by groups, the most used first."""
+    groups, modules = get_args(Group), [module.__name__ for module in MODULES]
+
+    def place(one: Verb) -> tuple[int, int]:
+        own = one.function.__module__
+        return groups.index(one.group), modules.index(own) if own in modules else len(modules)
+
+    return sorted(VERBS.values(), key=place)
 
 
 def procedure(name: str) -> Verb:

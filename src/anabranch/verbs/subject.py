@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_TABLE: Final = Parameter(
-    "table", str, argument("The table, or db.table$branch_<name>.", "DB.TABLE", sql=None)
-)
+TABLE_NAME: Final = argument("The table, or db.table$branch_<name>.", "DB.TABLE", sql=None)
+_TABLE: Final = Parameter("table", str, TABLE_NAME)
 _TABLES: Final = Parameter(
     "table", str, argument("The table, or a database for all of its tables.", "DB.TABLE|DB", sql=None)
 )

@@ -122,6 +122,9 @@ class Verb:
     """Name in SQL, if not that of the command."""
     changes: bool = False
     """Whether it changes anything that is stored."""
+    has_json: bool = True
+    shows_itself: bool = False
+    """Whether it shows on its own how far it has come."""
     parent: str | None = None
     """The command that it is below: ``lineage``."""
 

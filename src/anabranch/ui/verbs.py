@@ -5,38 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from anabranch.cli import state
-from anabranch.cli.arguments import AsJson, JobFiles
-from anabranch.cli.output import say, show_json
 from anabranch.errors import NotFoundError, UnsupportedFeatureError
+from anabranch.verbs.answer import Answer
+from anabranch.verbs.parameters import JobFiles
+from anabranch.verbs.special import Called
+from anabranch.verbs.subject import InLake
+from anabranch.verbs.verb import argument, option, verb
 
 
-def register(app: typer.Typer) -> None:
-    """Add these verbs to the command line."""
-    app.command()(ui)
-    app.command()(report)
-
-
+@verb("This machine", "", has_json=False, shows_itself=True)
 def ui(
+    lake: InLake,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Port of this machine; 0 for any. If absent 8765, or the next that is free.",
+        option(
+            "Port of this machine; 0 for any. If absent 8765, or the next that is free.", min=0, max=65535
         ),
     ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    no_browser: Annotated[bool, option("Only print the address.", "--no-browser")] = False,
     allow_actions: Annotated[
-        bool, typer.Option("--allow-actions", help="Let the page correct tables; else it only shows.")
+        bool, option("Let the page correct tables; else it only shows.", "--allow-actions")
     ] = False,
     jobs: JobFiles = None,
     checks: Annotated[
-        str | None, typer.Option(help="File of checks that what is corrected from the page must pass.")
+        str | None, option("File of checks that what is corrected from the page must pass.")
     ] = None,
-) -> None:
+    *,
+    caller: Called,
+) -> Answer:
     """Look at the lake in a browser: tables, history, branches, differences and lineage. Ends with Ctrl-C.
 
     The page is for this machine only, and for who has the printed address.
@@ -53,63 +49,57 @@ def ui(
                 f"there is no file '{file}'",
                 hint="name files of jobs with --jobs, one of checks with --checks.",
             )
-    from anabranch.service.tables import open_lake
     from anabranch.ui.serve import serve
     from anabranch.ui.site import Site
 
-    lake = open_lake(state.warehouse)
     lake.databases()  # fails here if there is no such warehouse
     site = Site(
         lake,
-        warehouse=state.warehouse,
+        warehouse=caller.warehouse,
         allow_actions=allow_actions,
         jobs=jobs or (),
         checks=[checks] if checks else (),
     )
-    serve(site, port=port, browser=not no_browser, say=_say)
+
+    def say(url: str) -> None:
+        caller.say(f"Anabranch shows {caller.warehouse} at {url}")
+        caller.tell("Ctrl-C ends it. Who has this address sees the lake.")
+
+    serve(site, port=port, browser=not no_browser, say=say)
+    return Answer(None)
 
 
+@verb("This machine", "")
 def report(
-    table: Annotated[
-        str | None, typer.Argument(metavar="DB.TABLE", help="The table; the whole lake if absent.")
-    ] = None,
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="File to write, such as report.html.")
-    ] = "report.html",
+    lake: InLake,
+    table: Annotated[str | None, argument("The table; the whole lake if absent.", "DB.TABLE")] = None,
+    output: Annotated[str, option("File to write, such as report.html.", "--output", "-o")] = "report.html",
     diff: Annotated[
-        str | None, typer.Option(help="Two refs to compare, such as main..fix, with the rows that differ.")
+        str | None, option("Two refs to compare, such as main..fix, with the rows that differ.")
     ] = None,
     from_tag: Annotated[
-        str | None, typer.Option("--from-tag", help="Plan of a correction of the table from this tag.")
+        str | None, option("Plan of a correction of the table from this tag.", "--from-tag")
     ] = None,
     jobs: JobFiles = None,
     no_rows: Annotated[
-        bool, typer.Option("--no-rows", help="Leave out rows and statistics: names and counts only.")
+        bool, option("Leave out rows and statistics: names and counts only.", "--no-rows")
     ] = False,
-    json: AsJson = False,
-) -> None:
+    *,
+    caller: Called,
+) -> Answer:
     """Write the pictures of a table, a difference, a correction or the lake into one HTML file, to send to somebody.
 
     The file loads nothing from elsewhere. It holds the first rows of the table, unless --no-rows is given.
     """
-    from anabranch.service.tables import open_lake
     from anabranch.ui.report import Wanted, write
     from anabranch.ui.report import report as page_of
     from anabranch.ui.site import Site
 
-    lake = open_lake(state.warehouse)
     lake.databases()  # fails here if there is no such warehouse
-    site = Site(lake, warehouse=state.warehouse, jobs=jobs or ())
+    site = Site(lake, warehouse=caller.warehouse, jobs=jobs or ())
     page = page_of(site, Wanted(table, diff, from_tag, not no_rows))
     write(output, page)
-    show_json({"file": output, "bytes": len(page)}) if json else say(
-        f"written to {output}, {len(page):,} bytes"
-    )
-
-
-def _say(url: str) -> None:
-    say(f"Anabranch shows {state.warehouse} at {url}")
-    say("Ctrl-C ends it. Who has this address sees the lake.", err=True)
+    return Answer({"file": output, "bytes": len(page)}, f"written to {output}, {len(page):,} bytes")
 
 
 def has_web() -> bool:

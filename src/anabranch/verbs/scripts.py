@@ -1,4 +1,4 @@
-"""SQL statements, run by a local Spark or DuckDB."""
+"""Scripts of SQL statements, run by a local Spark or DuckDB."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from anabranch.duck.words import words_of
 from anabranch.errors import AnabranchError, SqlError
 from anabranch.jobs.local_spark import local_spark
 from anabranch.lake import Lake, connect
-from anabranch.service.sql import Rows, Started, carry_out
 from anabranch.system_tables import SYSTEM_TABLES
 from anabranch.table.upkeep_statements import point_to_verb
+from anabranch.verbs.scripts import Rows, Started, carry_out
 
 if TYPE_CHECKING:
     from types import TracebackType

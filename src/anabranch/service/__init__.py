@@ -1,1 +1,0 @@
-"""Use cases with typed results, shared by the command line and, later, the web page."""
