@@ -207,5 +207,5 @@ def _condition(rows: pl.DataFrame, schema: TableSchema) -> Predicate:
     except (OverflowError, ValueError) as error:  # Python has no dates before the year 1
         raise OptionError(
             f"a partition has a date that cannot be named: {error}",
-            hint="take it away with table.replace([], where=...).",
+            hint="take it away with `replace`, by no rows where its partition is.",
         ) from error
