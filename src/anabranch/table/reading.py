@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -37,6 +37,9 @@ from anabranch.streaming.pace import limits_of
 from anabranch.streaming.tail import Follower, Tail, check_range, start_options
 from anabranch.system_tables import View, read_system_table
 from anabranch.table.view import TableView
+
+if TYPE_CHECKING:
+    from anabranch.table.plotting import Chart
 
 
 class Reading(TableView):
@@ -222,6 +225,19 @@ class Reading(TableView):
         self._check_readable(schema, snapshot)
         predicate = _bound(filter, schema)
         return ScanRequest(self._context, snapshot, schema, predicate, None, self._options).plan_delta()
+
+    def plot(self, what: str = "sizes") -> Chart:
+        """Return a chart of this view: a picture in notebooks, text elsewhere, and a file by its `save`.
+
+        Args:
+            what: ``sizes`` of partitions, rows that ``commits`` added over time, or the ``lag`` of the watermark behind the
+                time of each commit.
+
+        Raises `InvalidInputError` for another.
+        """
+        from anabranch.table.plotting import plot
+
+        return plot(self, what)
 
     def system(self, name: str) -> pa.Table:
         """Return a system table of this view: metadata about the table.
