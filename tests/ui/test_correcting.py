@@ -44,7 +44,7 @@ def spoilt(tmp_path):
 
 def run(folder, file):
     words = ["-m", "anabranch", "-w", str(folder / "w"), "run", str(folder / file), "--available-now"]
-    done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, timeout=400)
+    done = subprocess.run([sys.executable, *words], check=False, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -82,7 +82,7 @@ def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
         seen.get_by_label("Yes, change main of 2 tables: db.orders, db.clean").check()
         start.click()
         seen.get_by_role("status").filter(has_text="running").wait_for()
-        seen.get_by_role("status").filter(has_text="done").wait_for(timeout=300_000)
+        seen.get_by_role("status").filter(has_text="done").wait_for(timeout=900_000)
         assert values(spoilt) == [(i, f"V{i}-RIGHT") for i in range(6)]
 
         seen.get_by_role("heading", name="4. Published").wait_for()
@@ -90,7 +90,7 @@ def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
         seen.get_by_label("Yes, change main of 2 tables").check()
         seen.get_by_role("button", name="Take it back").click()
         seen.get_by_text("Taking back db.orders").wait_for()
-        seen.get_by_role("status").filter(has_text="done").wait_for(timeout=100_000)
+        seen.get_by_role("status").filter(has_text="done").wait_for(timeout=400_000)
         assert values(spoilt) == wrong
         show(seen, "#/table/db.orders?tab=branches")
         seen.get_by_text("replaced main, undone").first.wait_for()

@@ -148,6 +148,8 @@ def test_the_pictures_of_the_documentation(demo, browser):
             for name in views:
                 show(seen, PICTURES[name])
                 seen.locator(".fact, .card").first.wait_for()
+                if name == "lake":
+                    seen.locator(".row .health").nth(6).wait_for()
                 settle(seen)
                 seen.evaluate(
                     WITHOUT_FOLDER, demo.site.lake.url.removeprefix("file://").removesuffix("/warehouse")

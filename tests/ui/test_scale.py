@@ -1,5 +1,6 @@
 """A lake of 2,000 tables, a table of 10,000 snapshots, lineage of 1,000 jobs: quick to look at, in little memory."""
 
+import os
 import re
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from tests.ui.browser import browsing, need_browser, visiting
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 TABLES, SNAPSHOTS, JOBS = 2_000, 10_000, 1_000
-MOST_SECONDS = 4.0
-"""What each step may take on a machine that does other things as well; alone it is below one."""
+MOST_SECONDS = 1.0
+"""Of work that the server and the browser may do for a step: what it takes on two cores that do nothing else. The time on the
+clock, which is printed too, grows with what else the machine does."""
 MOST_MEGABYTES = 300
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "v": ["a", "b", "c"]})
 
@@ -29,6 +31,9 @@ def name_of(number):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
+    """The lake; one that was made before may be named by `ANABRANCH_LARGE`."""
+    if "ANABRANCH_LARGE" in os.environ:
+        return os.environ["ANABRANCH_LARGE"]
     url = str(tmp_path_factory.mktemp("large") / "w")
     lake = anabranch.connect(url)
     for number in range(JOBS):
@@ -71,10 +76,10 @@ def test_it_is_quick_and_small(large, capsys):
     took = {}
 
     def clock(what, do, ready):
-        begun = time.monotonic()
+        begun, worked = time.monotonic(), _worked()
         do()
         ready.wait_for()
-        took[what] = time.monotonic() - begun
+        took[what] = time.monotonic() - begun, _worked() - worked
 
     with process(large) as server, browsing() as browser, visiting(browser, server) as seen:
 
@@ -106,10 +111,32 @@ def test_it_is_quick_and_small(large, capsys):
         )
         megabytes = _resident(server.pid)
     with capsys.disabled():
-        print("".join(f"\n{what:28} {1000 * seconds:6.0f} ms" for what, seconds in took.items()))
+        print(
+            "".join(
+                f"\n{what:28} {1000 * a:6.0f} ms, work {1000 * b:6.0f} ms" for what, (a, b) in took.items()
+            )
+        )
         print(f"{'memory of the server':28} {megabytes:6.0f} MB")
-    assert {what: seconds for what, seconds in took.items() if seconds > MOST_SECONDS} == {}
+    assert {what: work for what, (_, work) in took.items() if work > MOST_SECONDS} == {}
     assert megabytes < MOST_MEGABYTES
+
+
+def _worked():
+    """Seconds of processor time that the processes below this one have used: the server, and all of the browser."""
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("only Linux says how much work processes have done")
+    parents, ticks = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        parents[int(stat.parent.name)] = int(fields[1])
+        ticks[int(stat.parent.name)] = int(fields[11]) + int(fields[12])
+    ours = {os.getpid()}
+    while grown := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= grown
+    return sum(ticks[pid] for pid in ours - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident(pid):
