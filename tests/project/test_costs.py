@@ -130,7 +130,7 @@ def calls(make, work, count):
 
 
 def documented():
-    section = _PAGE.read_text().partition("## Calls that grow")[2].partition("## Notes")[0]
+    section = _PAGE.read_text().partition("## Calls that grow")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| ([0-9.]+) \|", section, flags=re.MULTILINE)
     return {name: float(number) for name, number in rows}
 
