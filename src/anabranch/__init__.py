@@ -83,4 +83,5 @@ _HOMES = {
 }
 
 
-__getattr__ = lazy_names(__name__, _HOMES, packages=("spark",))
+if not TYPE_CHECKING:  # to which it would mean that there is every name
+    __getattr__ = lazy_names(__name__, _HOMES, packages=("spark",))

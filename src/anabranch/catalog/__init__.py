@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FilesystemCatalog", "Identifier", "Listing"]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "FilesystemCatalog": "anabranch.catalog.filesystem",
-        "Identifier": "anabranch.catalog.identifier",
-        "Listing": "anabranch.catalog.listing",
-    },
-)
+if not TYPE_CHECKING:  # to which it would mean that there is every name
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "FilesystemCatalog": "anabranch.catalog.filesystem",
+            "Identifier": "anabranch.catalog.identifier",
+            "Listing": "anabranch.catalog.listing",
+        },
+    )

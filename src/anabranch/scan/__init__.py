@@ -10,4 +10,5 @@ if TYPE_CHECKING:
 __all__ = ["Scan"]
 
 # Tasks of Spark read through modules of this package without what a `Scan` needs.
-__getattr__ = lazy_names(__name__, {"Scan": "anabranch.scan.scan"})
+if not TYPE_CHECKING:  # to which it would mean that there is every name
+    __getattr__ = lazy_names(__name__, {"Scan": "anabranch.scan.scan"})

@@ -21,4 +21,5 @@ _HOMES = {
 }
 
 
-__getattr__ = lazy_names(__name__, _HOMES, packages=("kafka",))
+if not TYPE_CHECKING:  # to which it would mean that there is every name
+    __getattr__ = lazy_names(__name__, _HOMES, packages=("kafka",))
