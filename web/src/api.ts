@@ -79,7 +79,7 @@ export function useAsk<T>(what: string | null, given: Arguments = {}, version = 
   return state.key === key ? state : { value: null, failure: null, busy: true };
 }
 
-const AT_ONCE = 2000, MOST = 100_000;
+const FIRST = 400, AT_ONCE = 1500, MOST = 100_000;
 
 /** All snapshots of a branch, newest first, as they come in portions. */
 export function useHistory(table: string, branch: string | null, version: number): { lines: Line[]; whole: boolean; prefix: string; failure: Failure | null } {
@@ -93,7 +93,7 @@ export function useHistory(table: string, branch: string | null, version: number
       const found: Line[] = [];
       let before: number | null = null;
       for (;;) {
-        const page: History = await ask<History>("history", { table, branch, before, limit: report ? null : AT_ONCE }, stop.signal);
+        const page: History = await ask<History>("history", { table, branch, before, limit: report ? null : before === null ? FIRST : AT_ONCE }, stop.signal);
         for (const row of page.rows)
           found.push(Object.fromEntries(page.columns.map((name, i) => [name, row[i]])) as unknown as Line);
         const last: Line | undefined = found[found.length - 1];
