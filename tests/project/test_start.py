@@ -1,5 +1,6 @@
 """The pages under Start, followed literally in one folder: from `pip install` to a corrected stream, with how long each step takes."""
 
+import json
 import os
 import re
 import signal
@@ -80,8 +81,6 @@ class Python:
         )  # fmt: skip
 
     def type(self, code):
-        import json
-
         self.process.stdin.write(json.dumps(code) + "\n")
         self.process.stdin.flush()
         said = []
@@ -93,8 +92,8 @@ class Python:
         pytest.fail(f"Python ended: {''.join(said)}")
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait(60)
+        with self.process:
+            self.process.stdin.close()
 
 
 def lines_of(code):
