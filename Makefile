@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long browser lint interop spark-versions environments release bench docs format clean java compiled web
+.PHONY: help demo check test test-long browser lint interop spark-versions environments release bench docs format clean java compiled web
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,6 +45,12 @@ browser: java compiled ## The page in Chromium: every view, accessibility, a cor
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
 	@cd web && npm ci --silent
 	@ANABRANCH_SCREENSHOTS=docs/assets $(BIN)/python -m pytest tests/ui -m "long or not long" --timeout 1800
+
+# What needs no JVM and little time: the format, expressions, the catalog, tables, and that every verb has all of its forms.
+QUICK := tests/format tests/expr tests/catalog tests/table tests/project/test_verbs.py tests/project/test_docs.py
+
+check: lint ## Lint, types and the quick tests without a JVM, while you edit
+	@$(BIN)/python -m pytest $(QUICK) -m "not long and not spark and not s3" -n 2
 
 lint: $(STAMP) ## Style, types, layer contracts, spelling
 	@$(BIN)/ruff format --check .
