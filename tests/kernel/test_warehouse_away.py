@@ -3,7 +3,9 @@
 import pytest
 
 import anabranch
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotFoundError, PositionLostError
+from anabranch.streaming.history import History
+from anabranch.streaming.offsets import Position
 from tests.support.tables import ids_of, make_table, rows
 
 
@@ -26,3 +28,19 @@ def test_a_writer_makes_nothing_in_its_place_and_goes_on(tmp_path, mount_point_s
     away.rename(mount)
     writer.append(rows(1, 1))
     assert ids_of(table) == [0, 1]
+
+
+def test_a_stream_takes_a_warehouse_that_is_away_for_nothing_else(tmp_path):
+    """It was told that the table had been rolled back, which is final for a job."""
+    table = make_table(tmp_path / "wh")
+    table.append(rows(0, 1))
+    lake = anabranch.connect(str(tmp_path / "wh"))
+    context = lake.table("db.t").context
+    position = Position.after(context.snapshots.head())
+    (tmp_path / "wh").rename(tmp_path / "away")
+    with pytest.raises(NotFoundError, match="is not there") as error:
+        History(context).verified(position)
+    assert not isinstance(error.value, PositionLostError)
+    assert "go" in error.value.hint
+    (tmp_path / "away").rename(tmp_path / "wh")
+    assert History(context).verified(position).id == 1

@@ -31,6 +31,8 @@ class History:
             self.check_stamp(snapshot, position)
             return snapshot
         head = self.context.snapshots.head()
+        if head is None:
+            self._check_is_there()
         if head is None or head.id < position.snapshot:
             raise self._rewritten(
                 position, f"the newest snapshot is {head.id}" if head else "it has no snapshots"
@@ -74,6 +76,14 @@ class History:
         parent = snapshot.properties.get(PARENT_PROPERTY)
         if parent is not None and position.stamp is not None and parent != position.stamp:
             raise self._rewritten(position, f"snapshot {snapshot.id} was built on another one")
+
+    def _check_is_there(self) -> None:
+        """Raise `NotFoundError` if the whole table is away, as with a mount: then nothing is known of its history."""
+        if self.context.schemas.latest() is None:
+            raise NotFoundError(
+                f"table '{self.context.title}' is not there: nothing is in {self.context.storage.url}",
+                hint="if its disk or mount is away, bring it back: who reads the table goes on where it was.",
+            )
 
     def _rewritten(self, position: Position, found: str) -> AnabranchError:
         return PositionLostError(
