@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from anabranch.cli import state
+from anabranch.cli import output, state
 from anabranch.cli.job_statuses import ShownStatuses
-from anabranch.cli.output import on_terminal, runnable, say, told, working
+from anabranch.cli.output import runnable, say, told, working
 from anabranch.cli.shown import show
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.caller import Caller, Statuses, user
@@ -116,7 +116,7 @@ def _run(verb: Verb, given: dict[str, Any], *, yes: bool, json: bool, order: Seq
         statuses=partial(_statuses, json=json),
         runnable=runnable,
         converse=_shell(json=json),
-        is_watched=on_terminal(),
+        is_watched=output.on_terminal(),
         wants_values=json,
         is_loud=state.debug,
         order=tuple(order),
@@ -158,7 +158,7 @@ def _statuses(*, changes: bool = True, json: bool, **how: Any) -> Any:
 
 def _shell(*, json: bool) -> Callable[[int | None, str], None] | None:
     """Return what opens the shell, where a person types and reads."""
-    if json or not on_terminal() or not sys.stdin.isatty():
+    if json or not output.on_terminal() or not sys.stdin.isatty():
         return None
     from anabranch.cli.shell import converse
 

@@ -86,6 +86,11 @@ class Caller:
     statuses: Callable[..., Statuses] = lambda **_: Statuses()
     """Opens what shows jobs at work; with ``changes=False`` to people only, and without what was given up."""
 
+    @property
+    def place(self) -> str:
+        """Path or URL of the warehouse."""
+        return self.warehouse or self.lake().url
+
     def lake(self, master: str | None = None) -> Lake:
         """Open the warehouse; with a master to work on Spark."""
         from anabranch.lake import connect

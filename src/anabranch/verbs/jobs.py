@@ -246,7 +246,7 @@ def jobs(
     from anabranch.jobs.records import jobs_of_warehouse
 
     def look() -> list[SeenJob]:
-        return [one for one in jobs_of_warehouse(caller.warehouse) if not job or one.job in job]
+        return [one for one in jobs_of_warehouse(caller.place) if not job or one.job in job]
 
     if not watch:
         found = look()
@@ -338,6 +338,6 @@ def restart(
 def _ask(caller: Caller, job: str, what: Literal["stop", "restart"], limit: float) -> Answer:
     from anabranch.jobs.records import ask
 
-    seen = _seen(found := [*ask(caller.warehouse, job, what, patience_seconds=limit)])
+    seen = _seen(found := [*ask(caller.place, job, what, patience_seconds=limit)])
     lines = (f"{one.job}: {one.state}, process {one.pid} on {one.host}" for one in found)
     return Answer(seen.value, lines, rows=seen.rows)
