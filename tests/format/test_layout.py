@@ -125,7 +125,7 @@ def test_file_names_of_manifests_must_be_plain():
 
 
 def folder(data_type: DataType, value: object, **options: object) -> str:
-    return layout.partition_path([Field(0, "k", data_type)], [value], **options)  # type: ignore[arg-type]
+    return partition_path.partition_path([Field(0, "k", data_type)], [value], **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_partition_folders(data_type: DataType, value: object, legacy: str, cast
 
 def test_partition_folders_of_several_keys():
     fields = [Field(0, "a/b", VarCharType()), Field(1, "n", BigIntType())]
-    assert layout.partition_path(fields, ["x", None], default_name="nil") == "a%2Fb=x/n=nil"
-    assert layout.partition_path([], []) == ""
+    assert partition_path.partition_path(fields, ["x", None], default_name="nil") == "a%2Fb=x/n=nil"
+    assert partition_path.partition_path([], []) == ""
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_folders_that_pypaimon_wrote():
     for manifest in table.glob("manifest/manifest-[!l]*"):
         for entry in read_frame(manifest.read_bytes(), path=manifest.name).iter_rows(named=True):
             values = decode_row(types, entry["_PARTITION"])
-            partition = layout.partition_path(schema.partition_fields, values, legacy_names=False)
+            partition = partition_path.partition_path(schema.partition_fields, values, legacy_names=False)
             assert (
                 table / Layout().data_path(partition, entry["_BUCKET"], entry["_FILE._FILE_NAME"])
             ).is_file()

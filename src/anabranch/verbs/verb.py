@@ -210,10 +210,12 @@ def verb(
 
 
 def _input(parameter: inspect.Parameter, function: Callable[..., Any]) -> Parameter | Given:
-    """Read a parameter of a function. Annotations are text, which may name types that are not imported."""
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        annotation = eval(annotation, function.__globals__)  # noqa: S307 - our own source
+    """Read a parameter of a function. Annotations are text, and others of the function may name types that are not imported."""
+
+    def alone() -> None: ...
+
+    alone.__annotations__ = {"it": parameter.annotation}
+    annotation = inspect.get_annotations(alone, globals=function.__globals__, eval_str=True)["it"]
     kind, how = get_args(annotation)[:2]
     if not isinstance(how, Option):
         given: Given = how
