@@ -359,6 +359,54 @@ def test_an_expiry_between_any_two_calls_of_a_creation(when):
     assert set(outcomes) == {"made", "refused"}
 
 
+def _days_pass(table):
+    """What happens while somebody is paused: their pin is taken for one of a killed process, and snapshots expire."""
+    table.context.storage.delete_many([table.context.layout.tag_path(name) for name in _pins(table)])
+    _expire(table)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_days_pass_between_any_two_calls_of_a_creation(when):
+    outcomes = []
+    for name, nth in [*calls_of(_overwritten(), lambda t: t.create_savepoint(3))]:
+        table = _overwritten()
+        meanwhile = through(table, run(when, name, lambda _, table=table: _days_pass(table), nth=nth))
+        try:
+            meanwhile.create_savepoint(3)
+        except anabranch.AnabranchError:
+            assert table.savepoints() == []
+            outcomes.append("refused")
+        else:
+            _expire(table)
+            assert ids_of(_fresh(table).at("savepoint.1")) == [2]
+            outcomes.append("made")
+        _check_settled(table)
+        assert _fresh(table).verify().ok
+    assert set(outcomes) == {"made", "refused"}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_days_pass_between_any_two_calls_of_replacing_a_tag(when):
+    outcomes = []
+    begun = _overwritten()
+    begun.create_tag("t", 5)
+    for name, nth in [*calls_of(begun, lambda t: t.replace_tag("t", 3))]:
+        table = _overwritten()
+        table.create_tag("t", 5)
+        meanwhile = through(table, run(when, name, lambda _, table=table: _days_pass(table), nth=nth))
+        try:
+            meanwhile.replace_tag("t", 3)
+        except anabranch.AnabranchError:
+            outcomes.append("refused")
+        else:
+            outcomes.append("replaced")
+        _expire(table)
+        assert ids_of(_fresh(table).at("t")) == [2 if outcomes[-1] == "replaced" else 4]
+        assert _pins(table) == []
+        assert _fresh(table).verify().ok
+    assert set(outcomes) == {"replaced", "refused"}
+
+
 def test_what_only_a_savepoint_kept_goes_after_it():
     table = _overwritten()
     table.create_savepoint(3)

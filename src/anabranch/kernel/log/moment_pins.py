@@ -1,8 +1,8 @@
 """Short-lived tags that hold a moment while something that refers to it is being made.
 
 A pin is put first and removed when all else is in place. In between, anything that computes what must be
-kept, in any engine, finds it. The pin of a process that died stays until `release_old` removes it after a day;
-no operation takes as long.
+kept, in any engine, finds it. The pin of a process that died stays until `release_old` removes it after a day. No
+operation takes as long, unless it is paused: `hand_over` finds out.
 """
 
 from __future__ import annotations
@@ -53,6 +53,18 @@ def release(context: TableContext, pin: str) -> None:
     """Remove a pin. If that fails now, `release_old` removes it later."""
     with suppress(StorageError):
         context.storage.delete(context.layout.tag_path(pin))
+
+
+def hand_over(context: TableContext, pin: str, moment: Moment) -> None:
+    """Remove the pin of what has been made and holds the moment by itself from now on.
+
+    Raises `NotFoundError`: the maker was paused for so long that its pin was taken for one of a killed operation, and the
+    moment was removed since. What was made must be taken back.
+    """
+    if context.storage.exists(context.layout.tag_path(pin)):
+        release(context, pin)
+    else:
+        check_there(context, moment)
 
 
 def release_old(context: TableContext) -> list[str]:

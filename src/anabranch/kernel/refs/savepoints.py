@@ -250,7 +250,12 @@ def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | N
         return None
     # Whatever fails from here on, the savepoint exists and the pin holds it.
     _pin(context, draft)
-    pins.release(context, pin)
+    try:
+        pins.hand_over(context, pin, moment)
+    except NotFoundError:
+        context.storage.put(context.layout.deleted_savepoint_path(number), b"")
+        _remove(context, number)
+        raise
     return draft
 
 

@@ -15,6 +15,7 @@ from anabranch.errors import (
     CorruptTableError,
     InvalidInputError,
     InvalidNameError,
+    NotFoundError,
 )
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pinned_savepoint_of
@@ -133,7 +134,12 @@ def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: i
     pin = pins.take(context, moment)  # what the tag names when it is written is held already
     tag = _new(context, name, moment, old.time_retained if retained is None else retained)
     context.storage.put(context.layout.tag_path(name), tag.to_json())
-    pins.release(context, pin)
+    try:
+        pins.hand_over(context, pin, moment)
+    except NotFoundError:
+        if find_tag(context, name) == tag:
+            context.storage.put(context.layout.tag_path(name), old.to_json())
+        raise
     return tag
 
 
