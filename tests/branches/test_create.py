@@ -299,6 +299,34 @@ def test_a_tag_that_expires_while_it_is_used():
     assert ids_of(table.branch("fix")) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_days_pass_between_any_two_calls_of_a_creation(when):
+    """The pin is taken for one of a killed creation, the tag is deleted, and all it held expires."""
+    outcomes = set()
+    for name, nth in calls_of(tagged(), lambda table: table.create_branch("fix", "good")):
+        table = tagged()
+
+        def days_pass(path, table=table):
+            if table.branches():
+                return  # from here on pins are not taken for others'
+            for pin in pins(table):
+                table.context.storage.delete(table.context.layout.tag_path(pin))
+            table.delete_tag("good")
+            _expire_all(table)
+
+        try:
+            through(table, run(when, name, days_pass, nth=nth)).create_branch("fix", "good")
+        except NotFoundError:
+            assert table.branches() == []
+            outcomes.add("refused")
+        else:
+            _expire_all(table)
+            assert ids_of(again(table).branch("fix")) == [0, 1, 2]
+            outcomes.add("made")
+        assert again(table).verify().ok
+    assert outcomes == {"made", "refused"}
+
+
 def _expire_all(table):
     table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
 

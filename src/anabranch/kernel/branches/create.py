@@ -183,6 +183,18 @@ def _claim(
     if not won:
         unpin_fork(main, uuid)
         raise AlreadyExistsError(f"somebody else created branch '{branch.branch}' of '{main.name}' meanwhile")
+    if not main.storage.exists(main.layout.tag_path(fork_pin(uuid))):
+        # We were paused for so long that the pin was taken for one of a killed creation. From now on it is not.
+        pin_fork(main, uuid, begun.snapshot)
+        try:
+            check_there(main, of_tag(begun))
+        except NotFoundError:
+            main.storage.delete(branch.layout.branch_file_path(FORK_FILE))
+            unpin_fork(main, uuid)
+            raise
+        there = branch.read_fork()
+        if there is None or there.branch_uuid != uuid:  # it is gone because somebody has deleted the branch
+            unpin_fork(main, uuid)
     return fork
 
 
