@@ -327,6 +327,17 @@ def test_days_pass_between_any_two_calls_of_a_creation(when):
     assert outcomes == {"made", "refused"}
 
 
+def test_who_holds_a_branch_that_was_deleted_and_is_just_being_made_again_is_told():
+    """Its fork is there, and its schemas are not yet. Seed 910239 of the simulated branches."""
+    table = tagged()
+    table.create_branch("fix", "good")
+    held = again(table).branch("fix")
+    for info in list(table.context.storage.list(held.context.layout.schema_folder)):
+        table.context.storage.delete(info.path)
+    with pytest.raises(NotFoundError, match="has no schema"):
+        held.append(rows(100, 1))
+
+
 def _expire_all(table):
     table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
 

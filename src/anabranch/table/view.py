@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Mapping
 
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import AnabranchError, InvalidInputError
+from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.per_use import asks_of_the_table, refuse_table_options
 from anabranch.format.schema.support import check_readable
@@ -181,7 +181,10 @@ class TableView:
         if latest is None:
             check_still_there(self._context)
             self._context.check_same_table()
-        assert latest is not None, "an open table has a schema"
+            raise NotFoundError(
+                f"'{self._context.title}' has no schema: it was deleted while this was going on, and is being made again",
+                hint="open it again when it is there.",
+            )
         return latest
 
     def _check_readable(self, schema: TableSchema, snapshot: Snapshot | None) -> None:
