@@ -303,6 +303,26 @@ def test_a_late_commit_of_another_engine_on_one_of_ours_that_died_hides_nothing(
     assert ids_of(_fresh(table)) == [0, 1, 10, 11, 12, 51], "nobody was told that row 50 is in"
 
 
+def test_what_another_engine_builds_on_a_commit_that_is_about_to_be_replaced_hides_nothing(table):
+    """Though all snapshots below it are younger: history was led on by empty ones, and what was before them expired."""
+    seen, back = [], _roll_back_elsewhere(table, 1)
+
+    def go_on(_):
+        _fresh(table).expire_snapshots(retain_max=3, retain_min=1)
+        _foreign_commit(table, 7, table.context.snapshots.find(6), 70)
+        seen.append(ids_of(_fresh(table)))
+
+    faults = [
+        run("before", "put_if_absent", lambda _: back(), where="snapshot/snapshot-6"),
+        run("before", "put", go_on, where="snapshot/snapshot-6"),
+    ]
+    through(table, FaultyStorage(table.context.storage, faults)).append(rows(50, 1))
+    assert seen == [[0]]
+    _fresh(table).append(rows(80, 1))
+    _fresh(table).append(rows(81, 1))
+    assert ids_of(_fresh(table)) == [0, 50, 70, 80, 81]
+
+
 @pytest.mark.parametrize("went_on", ["before", "after"])
 def test_a_late_commit_of_another_engine_above_a_gap_does_not_hide_what_was_committed(table, went_on):
     """Before it came or after; its writer had been paused for an hour."""

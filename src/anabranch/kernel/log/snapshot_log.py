@@ -282,9 +282,10 @@ class SnapshotLog:
             return self._is_above_rolled_back(upper, lower_id, stored)
         lower = self._find_if(lower_id, stored)
         second = None if lower is None else self._find_if(lower.id - 1, stored)
-        if lower is None or second is None or not self.follows(second, lower):
-            return is_after_removed(self._storage, self._manifests, upper)
-        return upper is newest or _was_first(lower_id, upper.id, stored)
+        goes_on = lower is not None and second is not None and self.follows(second, lower)
+        if goes_on and (upper is newest or _was_first(lower_id, upper.id, stored)):
+            return True
+        return is_after_removed(self._storage, self._manifests, upper)
 
     def _is_of_deleted_branch(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot was made on a deleted predecessor of this branch with the same name."""
