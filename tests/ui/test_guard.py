@@ -1,7 +1,13 @@
 """Who may ask the page, and what comes back from hostile requests."""
 
+import http.client
+import logging
+import socket
+from contextlib import ExitStack, closing
+
 import pytest
 
+from anabranch.ui.app import MOST_STREAMS
 from tests.ui.client import Client
 
 
@@ -70,6 +76,29 @@ def test_another_site_is_refused_whatever_cookie_it_has(client, headers):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("origin", ("http://example.org", "{own}")),
+        ("origin", ("{own}", "http://example.org")),
+        ("sec-fetch-site", ("cross-site", "same-origin")),
+        ("host", ("example.org", "{host}")),
+        ("content-type", ("text/plain", "application/json")),
+    ],
+)
+def test_a_request_that_says_two_things_about_itself_is_refused(client, name, values):
+    """Which of them counts is told by nothing, so none does."""
+    host = f"127.0.0.1:{client.port}"
+    given = [value.format(own=f"http://{host}", host=host) for value in values]
+    with closing(http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)) as connection:
+        connection.putrequest("GET", "/api/lake", skip_host=name == "host")
+        connection.putheader("cookie", client.cookie)
+        for value in given:
+            connection.putheader(name, value)
+        connection.endheaders()
+        assert connection.getresponse().status == 400
+
+
 def test_what_acts_must_be_json_from_our_own_page(client):
     own = f"http://127.0.0.1:{client.port}"
     assert client.raw("/api/lake", "POST", b"{}", cookie=client.cookie)[0] == 403
@@ -95,6 +124,15 @@ def test_what_acts_must_be_json_from_our_own_page(client):
         "//etc/passwd",
         "/api/__class__",
         "/api/",
+        "/app.js/",
+        "/static/../app.js",
+        "/licenses.txt",
+        "/__init__.py",
+        "/..%5c..%5cpyproject.toml",
+        "/api//lake",
+        "//api/lake",
+        "/api/lake%00",
+        "/api/lake%2f..%2fact",
     ],
 )
 def test_paths_lead_nowhere_else(client, path):
@@ -120,9 +158,116 @@ def test_every_answer_tells_the_browser_what_to_enforce(client):
     assert client.raw("/api/lake")[1]["cache-control"] == "no-store"
 
 
-def test_it_listens_on_this_machine_only(page):
-    import socket
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PUT", "DELETE", "PATCH", "ANYTHING"])
+def test_other_methods_do_nothing(client, method):
+    own = {"origin": f"http://127.0.0.1:{client.port}", "content_type": "application/json"}
+    for path in ("/", "/api/lake", "/api/events?table=shop.orders"):
+        status, headers, _ = client.raw(path, method, b"{}", cookie=client.cookie, **own)
+        assert status == 405, path
+        assert "access-control-allow-methods" not in headers
 
+
+def test_head_of_what_never_ends_ends(client):
+    status, headers, body = client.raw("/api/events?table=shop.orders", "HEAD", cookie=client.cookie)
+    assert (status, body) == (200, b"")
+    assert headers["content-type"].startswith("text/event-stream")
+    status, headers, body = client.raw("/api/lake", "HEAD", cookie=client.cookie)
+    assert (status, body) == (200, b"")
+
+
+def test_a_socket_of_another_protocol_is_none_of_ours(client):
+    asks = {
+        "connection": "Upgrade",
+        "sec_websocket_version": "13",
+        "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    for path in ("/", "/api/lake"):
+        status, headers, _ = client.raw(path, upgrade="websocket", cookie=client.cookie, **asks)
+        assert status == 200, "it is answered as what it is: a question for a page"
+        assert "sec-websocket-accept" not in headers
+    assert (
+        client.raw(
+            "/api/lake", upgrade="websocket", origin="http://example.org", cookie=client.cookie, **asks
+        )[0]
+        == 403
+    )
+
+
+def opened(client, text=""):
+    """A connection on which some text was sent, and no more."""
+    connection = socket.create_connection(("127.0.0.1", client.port), timeout=30)
+    connection.sendall(text.encode())
+    return connection
+
+
+def request(client, path, method="GET", *headers):
+    lines = (
+        f"{method} {path} HTTP/1.1",
+        f"host: 127.0.0.1:{client.port}",
+        f"cookie: {client.cookie}",
+        *headers,
+    )
+    return "\r\n".join(lines) + "\r\n\r\n"
+
+
+def test_who_breaks_off_or_never_ends_a_request_holds_up_nobody(client, caplog):
+    own = (
+        f"origin: http://127.0.0.1:{client.port}",
+        "content-type: application/json",
+        "content-length: 99999",
+    )
+    halves = [
+        "",
+        "GET / HT",
+        "GET /api/lake HTTP/1.1\r\nhost: ",
+        request(client, "/api/act", "POST", *own) + "{",
+    ]
+    with caplog.at_level(logging.WARNING), ExitStack() as held:
+        for number in range(120):
+            held.enter_context(opened(client, halves[number % len(halves)]))
+        assert client.get("about")[0] == 200
+        held.close()  # all of them are broken off
+        assert client.get("about")[0] == 200
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_so_many_watch_for_changes_and_no_more(client):
+    """Each of them looks at tables again and again."""
+    path = "/api/events?table=shop.orders"
+    with ExitStack() as held:
+        watching = [held.enter_context(opened(client, request(client, path))) for _ in range(MOST_STREAMS)]
+        assert {one.recv(12) for one in watching} == {b"HTTP/1.1 200"}
+        assert client.raw(path, cookie=client.cookie)[0] == 503
+        assert client.get("lake")[0] == 200
+    for _ in range(200):  # those who went are noticed
+        with closing(opened(client, request(client, path))) as again:
+            if again.recv(12) == b"HTTP/1.1 200":
+                return
+    pytest.fail("nobody can watch any more")
+
+
+def test_what_is_too_long_is_said(client):
+    for path in (f"/{'a' * 200_000}", f"/api/lake?{'a' * 200_000}"):
+        with closing(opened(client, request(client, path))) as connection:
+            assert connection.recv(12) == b"HTTP/1.1 400"
+    assert client.get("rows", table="a" * 60_000)[0] == 400
+    assert len(client.get("facts", name=[f"a{i}.b" for i in range(3_000)])[1]) <= 60
+
+
+@pytest.mark.parametrize("what", ["table", "history", "rows", "graph", "partitions", "health", "correction"])
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc.passwd", "shop.%2e%2e", "shop/orders", "shop..", ".orders", "shop.orders\0", "shop.\\..\\x"],
+)
+def test_names_that_are_paths_name_nothing(client, what, name):
+    status, said = client.get(what, table=name, tag="good")
+    assert status in (400, 404), said
+    if what != "graph":  # which is of all branches
+        led = {"branch": f"../{name}", "at": f"../{name}", "tag": f"../{name}"}
+        assert client.get(what, table="shop.orders", **led)[0] in (400, 404)
+
+
+def test_it_listens_on_this_machine_only(page):
     assert page.url.startswith("http://127.0.0.1:")
     own = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {
         "127.0.0.1"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -42,6 +42,8 @@ _LOOK_EVERY_SECONDS: Final = 2.0
 _NAPS: Final = 10
 """Between two looks it is asked so often whether the server ends."""
 _MOST_WATCHED: Final = 60
+MOST_STREAMS: Final = 40
+"""Pages that may wait for changes at once; each looks at its tables again and again."""
 _NOBODY_WAITS: Final = 499
 _AT_ONCE: Final = 4
 """Answers that are made at once. Each thread has memory of its own."""
@@ -50,6 +52,7 @@ _AT_ONCE: Final = 4
 def make_app(site: Site) -> Starlette:
     """Return the application for a warehouse; `anabranch.ui.guard.Guard` must stand in front of it."""
     workers, turns = anyio.CapacityLimiter(_AT_ONCE), anyio.Semaphore(_AT_ONCE)
+    streams = anyio.Semaphore(MOST_STREAMS)
 
     async def answer(request: Request) -> Response:
         name = request.path_params["name"]
@@ -67,7 +70,18 @@ def make_app(site: Site) -> Starlette:
 
     async def events(request: Request) -> Response:
         names = request.query_params.getlist("table")[:_MOST_WATCHED]
-        return StreamingResponse(_changes(site, names, request, workers), media_type="text/event-stream")
+        kind = "text/event-stream"
+        if request.method == "HEAD":  # which nobody would end
+            return Response(media_type=kind)
+        if not streams.value:
+            return _failure(503, "Busy", f"{MOST_STREAMS} pages are waiting for changes already")
+
+        async def watched() -> AsyncIterator[bytes]:
+            async with streams:  # here, since of who goes before it begins nothing is ever closed
+                async for event in _changes(site, names, request, workers):
+                    yield event
+
+        return StreamingResponse(watched(), media_type=kind)
 
     async def asset(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -92,13 +106,13 @@ def make_app(site: Site) -> Starlette:
 async def _body(request: Request) -> Mapping[str, Any]:
     """Return the object of JSON that a request sends; an empty one if it is none, or too long."""
     text = b""
-    async for part in request.stream():
-        text += part
-        if len(text) > _LONGEST_BODY:
-            return {}
     try:
+        async for part in request.stream():
+            text += part
+            if len(text) > _LONGEST_BODY:
+                return {}
         found = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ClientDisconnect, ValueError, RecursionError):  # it broke off, or is no JSON
         return {}
     return found if isinstance(found, dict) else {}
 

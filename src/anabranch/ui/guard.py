@@ -21,6 +21,8 @@ Headers = list[tuple[bytes, bytes]]
 
 API: Final = "/api/"
 _SAME_SITE: Final = ("same-origin", "none")
+_ONCE: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-type"})
+"""Headers that decide who may ask: of two, nothing tells which one counts."""
 
 
 class Guard:
@@ -47,6 +49,10 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return  # nothing of ours speaks over web sockets
+        decisive = [name for name, _ in scope["headers"] if name.lower() in _ONCE]
+        if len(decisive) != len(set(decisive)):
+            await _answer(send, 400, "A header that may stand once stands twice.")
+            return
         headers = _by_name(scope)
         path, is_data = scope["path"], scope["path"].startswith(API)
         problem = self._problem(scope, headers, is_data=is_data)

@@ -101,8 +101,12 @@ class History:
 
     def _forget_expired(self, table: Table) -> None:
         """Leave out snapshots that are gone: expiry takes the oldest."""
-        earliest = table.context.snapshots.earliest_id()
-        if not self._lines or earliest is None or self._lines[-1].id >= earliest:
+        snapshots = table.context.snapshots
+        # One question, where finding the earliest may list a long history.
+        if not self._lines or snapshots.is_there(self._lines[-1].id):
+            return
+        earliest = snapshots.earliest_id()
+        if earliest is None or self._lines[-1].id >= earliest:
             return
         self._lines = [line for line in self._lines if line.id >= earliest]
         self._is_whole = True
