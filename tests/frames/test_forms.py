@@ -14,6 +14,7 @@ import pytest
 
 import anabranch
 from anabranch.arrow import reader
+from anabranch.frames.dataset import for_duckdb
 
 _names = iter(range(1_000))
 
@@ -110,6 +111,59 @@ def test_duckdb_reads_what_its_query_needs(table, opened):
         assert rows.filter("x > 1").count("*").fetchall() == [(2,)], "NaN is above all numbers in SQL"
 
 
+def test_filters_of_duckdb_on_fields_of_rows_and_first_rows_know_that_nan_is_largest(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.n", "id BIGINT, x DOUBLE, r ROW<x DOUBLE, y INT>")
+    values = [1.0, float("nan"), 2.0, None]
+    table.append([{"id": n, "x": x, "r": {"x": x, "y": n}} for n, x in enumerate(values)])
+    with duckdb.connect() as connection:
+        rows = table.scan().to_duckdb(connection)
+        for condition in ("r.x > 1", "x > 1 AND r.y > 0", "x > 1 AND r.x > 1", "x BETWEEN 1.5 AND 'nan'"):
+            assert rows.filter(condition).order("id").project("id").fetchall() == [(1,), (2,)], condition
+        assert rows.filter("r.x = 'nan'").project("id").fetchall() == [(1,)]
+        first = table.scan(limit=2).to_duckdb(connection)
+        assert first.filter("x > 1").project("id").fetchall() == [(1,)]
+        assert first.filter("r.x > 1 AND id > 0").project("id").fetchall() == [(1,)]
+    with pytest.raises(anabranch.UnsupportedFeatureError, match="is not understood"):
+        for_duckdb(table.scan()).to_table(filter=(ds.field("x") > 1) & (pc.abs(ds.field("id")) > 0))
+
+
+def test_a_data_set_of_pyarrow_leaves_null_out_of_every_list(table):
+    table.append([{"id": 99}])
+    data, in_memory = table.scan().to_dataset(), ds.dataset(table.scan().to_arrow())
+    some = ds.field("x").isin([1.5])
+    other = ds.field("v").isin(["v1"]) & ds.field("id").isin([11, 12])
+    no_day = ~ds.field("dt").isin([dt.date(2026, 1, 1)])
+    for condition in (
+        some,
+        ~some,
+        ~other,
+        ~(some | other),
+        ~~some,
+        no_day,
+        ds.scalar(True),
+        ~ds.scalar(True),
+    ):
+        expected = in_memory.to_table(filter=condition)["id"].to_pylist()
+        assert data.to_table(filter=condition)["id"].to_pylist() == expected, str(condition)
+
+
+def test_lists_and_short_numbers_of_polars_mean_here_what_they_mean_there(tmp_path):
+    table = anabranch.connect(str(tmp_path)).create_table("db.p", "f FLOAT, n INT")
+    table.append([{"f": f, "n": n} for f in (None, 0.1, 2.5) for n in (None, 1, 2)])
+    frame, lazy = table.scan().to_polars(), table.scan().to_polars(lazy=True)
+    f, n = pl.col("f"), pl.col("n")
+    for condition in (
+        ~n.is_in([1], nulls_equal=True),
+        n.is_in([1], nulls_equal=True),
+        ~n.is_in([1]),
+        ~n.is_in([1, None], nulls_equal=True),
+        *(f == 0.1, f <= 0.1, f > 0.1, f.is_in([0.1]), f.is_between(0.1, 1)),
+    ):
+        expected = frame.filter(condition)
+        assert lazy.filter(condition).collect().equals(expected), str(condition)
+
+
 def test_a_data_set_of_pyarrow(table, opened):
     data = table.scan().to_dataset()
     assert isinstance(data, ds.Dataset)
@@ -157,6 +211,19 @@ def test_what_it_does_not_answer_is_read(table, opened):
     assert table.scan("v = 'v1'").max("x") is None
     assert table.scan("v = 'v9'").min("id") is None
     assert table.scan(limit=2).max("dt") == dt.date(2026, 1, 1), "of the rows that are asked for"
+
+
+@pytest.mark.parametrize("layout", [{}, {"partition_by": "x"}])
+def test_both_zeros_are_one_group(tmp_path, layout):
+    table = anabranch.connect(str(tmp_path)).create_table("db.z", "x DOUBLE, v INT", **layout)
+    table.append([{"x": value} for value in (0.0, -0.0, 1.0, float("nan"), None)])
+    counted = table.scan().count_by("x").to_pylist()
+    assert sorted((str(row["x"]), row["count"]) for row in counted) == [
+        ("0.0", 2),
+        ("1.0", 1),
+        ("None", 1),
+        ("nan", 1),
+    ]
 
 
 def test_after_changes_of_the_schema_metadata_still_says_what_reading_says(table):

@@ -6,17 +6,24 @@ filtered here, batch by batch. The data set is of one snapshot however often it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from typing import Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from anabranch.errors import AnabranchError, UnsupportedFeatureError
+from anabranch.errors import AnabranchError, PredicateError, SchemaError, UnsupportedFeatureError
+from anabranch.expr.bind import bind
+from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import And, Column, Comparison, In, IsNull, Not, Or, Predicate
+from anabranch.format.types.arrow_types import fields_from_arrow
 from anabranch.frames.expressions import parts_of
 from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import TakingPart, captured
+
+Kept: TypeAlias = Callable[[pa.Table], pa.Table]
+"""Gives the rows that a filter keeps."""
 
 
 def for_duckdb(rows: Narrowing, failures: list[AnabranchError] | None = None) -> ScanDataset:
@@ -152,7 +159,7 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
         failures: list[AnabranchError] | None,
     ) -> None:
         self._failures = failures
-        self._filter = None
+        self._filter: Kept | None = None
         self._job = job
         self._expressions: dict[str, Any] | None = None
         names = rows.arrow_schema.names
@@ -200,7 +207,7 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
             return
         for batch in batches:
             rows = pa.Table.from_batches([batch])
-            yield from self._formed(rows if self._filter is None else rows.filter(self._filter)).to_batches()
+            yield from self._formed(rows if self._filter is None else self._filter(rows)).to_batches()
 
     def to_table(self) -> pa.Table:
         """Return all rows."""
@@ -242,33 +249,73 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
         return ds.dataset(rows).to_table(columns=self._expressions)
 
 
-def _pushed(rows: Narrowing, filter: Any, *, nan_is_largest: bool) -> tuple[Narrowing, Any]:
-    """Push a filter down as far as possible; return the rows and the remaining filter, or None."""
+def _pushed(rows: Narrowing, filter: Any, *, nan_is_largest: bool) -> tuple[Narrowing, Kept | None]:
+    """Push a filter down as far as possible; return the rows and what is left to filter, or None."""
     parts = parts_of(filter)
-    floating = {f.name for f in rows.arrow_schema if pa.types.is_floating(f.type)}
-    is_whole = True
+    kept: list[Kept] = []
     for part in parts:
+        has_floats = part is None or _has_floats(part, rows.arrow_schema)
         # Arrow finds NaN neither equal to nor above anything: of NOT (x > 1) it keeps rows that SQL leaves out.
-        differs = not nan_is_largest and part is not None and bool(_columns(part) & floating)
-        narrowed = None if part is None or differs else rows.where(part)
-        is_whole = is_whole and narrowed is not None
-        rows = narrowed or rows
-    return rows, None if is_whole else filter
+        narrowed = None if part is None or (has_floats and not nan_is_largest) else rows.where(part)
+        if narrowed is not None:
+            rows = narrowed
+            continue
+        keep = _keeping(part, rows.arrow_schema) if part is not None and nan_is_largest else None
+        if keep is None:
+            if nan_is_largest and any(pa.types.is_floating(kind) for kind in _types(rows.arrow_schema)):
+                raise UnsupportedFeatureError(
+                    f"a filter of DuckDB on {rows.title} is not understood, and by Arrow's rules NaN would be left out: {filter}",
+                    feature="filter",
+                    hint="filter the rows first: scan(filter).to_duckdb().",
+                )
+            return rows, lambda table: table.filter(filter)
+        kept.append(keep)
+    return rows, _one_after_the_other(kept) if kept else None
 
 
-def _columns(predicate: Predicate) -> set[str]:
+def _keeping(predicate: Predicate, schema: pa.Schema) -> Kept | None:
+    """Return what keeps the rows of these columns for which a predicate is TRUE; None if it does not fit them."""
+    try:
+        bound = bind(predicate, fields_from_arrow(schema))
+    except (PredicateError, SchemaError):
+        return None
+    return lambda table: table.filter(filter_mask(bound, table))
+
+
+def _one_after_the_other(kept: Sequence[Kept]) -> Kept:
+    return lambda table: reduce(lambda rows, keep: keep(rows), kept, table)
+
+
+def _types(parent: pa.Schema | pa.DataType) -> Iterator[pa.DataType]:
+    """Yield the types of columns and of the fields of rows inside of them."""
+    for field in parent:
+        yield field.type
+        if pa.types.is_struct(field.type):
+            yield from _types(field.type)
+
+
+def _has_floats(predicate: Predicate, schema: pa.Schema) -> bool:
+    """Tell whether a predicate tests a floating point number."""
     match predicate:
         case And() | Or():
-            return set().union(*map(_columns, predicate.children))
+            return any(_has_floats(child, schema) for child in predicate.children)
         case Not():
-            return _columns(predicate.child)
+            return _has_floats(predicate.child, schema)
         case (
             Comparison(left=Column() as column)
             | In(column=Column() as column)
             | IsNull(column=Column() as column)
         ):
-            return {column.path[0]}
-    return set()
+            return _is_floating(column.path, schema)
+    return False
+
+
+def _is_floating(path: Sequence[str], parent: pa.Schema | pa.DataType) -> bool:
+    name, *inner = path
+    found = [field.type for field in parent if field.name == name]
+    if not found:
+        return False
+    return _is_floating(inner, found[0]) if inner else bool(pa.types.is_floating(found[0]))
 
 
 def _known(name: str, names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from anabranch.errors import PredicateError
 from anabranch.expr.nodes import (
     Column,
     Comparison,
+    Constant,
     In,
     IsNull,
     Literal,
@@ -40,7 +41,7 @@ _OPERATORS = {
 
 @dataclass(frozen=True)
 class Call:
-    """A function with its arguments: other calls, names of columns as text, and Arrow scalars."""
+    """A function with its arguments: other calls, columns, and Arrow scalars."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -55,7 +56,7 @@ def parts_of(expression: Any) -> list[Predicate | None]:
     """
     try:
         root = _tree(expression)
-    except (pa.ArrowException, ValueError, IndexError, StopIteration):
+    except (pa.ArrowException, PredicateError, ValueError, IndexError, StopIteration):
         return [None]
     return [_predicate(part) for part in _conjuncts(root)]
 
@@ -79,31 +80,36 @@ def _conjuncts(part: Any) -> Iterator[Any]:
         yield part
 
 
-def _translated(part: Any) -> Predicate:
+def _translated(part: Any, *, negated: bool = False) -> Predicate:
+    """Translate a condition; `negated` tells whether it stands inside of a NOT, where false and unknown differ."""
     match part:
         case Call("and_kleene", arguments):
-            return all_of(map(_translated, arguments))
+            return all_of(_translated(argument, negated=negated) for argument in arguments)
         case Call("or_kleene", arguments):
-            return any_of(map(_translated, arguments))
+            return any_of(_translated(argument, negated=negated) for argument in arguments)
         case Call("invert", (argument,)):
-            return Not(_translated(argument))
-        case Call("is_null", (str() as name,), options) if not _flag(options, "nan_is_null"):
-            return IsNull(Column((name,)))
-        case Call("is_valid", (str() as name,)):
-            return Not(IsNull(Column((name,))))
-        case Call("is_nan", (str() as name,)):
-            return Comparison(Operator.EQ, Column((name,)), Literal(float("nan")))
-        case Call("is_in", (str() as name,), options) if options is not None:
+            return Not(_translated(argument, negated=True))
+        case Call("is_null", (Column() as column,), options) if not _flag(options, "nan_is_null"):
+            return IsNull(column)
+        case Call("is_valid", (Column() as column,)):
+            return Not(IsNull(column))
+        case Call("is_nan", (Column() as column,)):
+            return Comparison(Operator.EQ, column, Literal(float("nan")))
+        case Call("is_in", (Column() as column,), options) if options is not None:
             values = list(options["value_set"].values)
             if any(not value.is_valid for value in values):
                 raise _UnknownError
-            return In(Column((name,)), tuple(Literal(value) for value in values))
-        case Call(op, (str() as name, pa.Scalar() as value)) if op in _OPERATORS and value.is_valid:
-            return Comparison(_OPERATORS[op], Column((name,)), Literal(value))
-        case Call(op, (pa.Scalar() as value, str() as name)) if op in _OPERATORS and value.is_valid:
-            return Comparison(_OPERATORS[op].flipped, Column((name,)), Literal(value))
-        case str() as name:
-            return Comparison(Operator.EQ, Column((name,)), Literal(True))
+            found = In(column, tuple(Literal(value) for value in values))
+            # For Arrow null is in no list, where SQL does not know.
+            return all_of([found, Not(IsNull(column))]) if negated else found
+        case Call(op, (Column() as column, pa.Scalar() as value)) if op in _OPERATORS and value.is_valid:
+            return Comparison(_OPERATORS[op], column, Literal(value))
+        case Call(op, (pa.Scalar() as value, Column() as column)) if op in _OPERATORS and value.is_valid:
+            return Comparison(_OPERATORS[op].flipped, column, Literal(value))
+        case pa.BooleanScalar() if part.is_valid:
+            return Constant(part.as_py())
+        case Column() as column:
+            return Comparison(Operator.EQ, column, Literal(True))
     raise _UnknownError
 
 
@@ -120,6 +126,8 @@ def _tree(expression: Any) -> Any:
 
 
 def _read(key: str, value: str, pairs: Iterator[tuple[str, str]], literals: Any) -> Any:
+    if key == "nested_field_ref":
+        return Column(tuple(next(pairs)[1] for _ in range(int(value))))
     if key != "call":
         return _leaf(key, value, literals)
     arguments: list[Any] = []
@@ -136,7 +144,7 @@ def _read(key: str, value: str, pairs: Iterator[tuple[str, str]], literals: Any)
 
 def _leaf(key: str, value: str, literals: Any) -> Any:
     if key == "field_ref":
-        return value
+        return Column((value,))
     if key == "literal":
         return literals.column(int(value))[0]
     raise ValueError(key)

@@ -14,6 +14,7 @@ from io import BytesIO
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -142,11 +143,13 @@ def _function(column: Column, function: Any, arguments: list[Any]) -> Predicate:
             return Comparison(above, column, _literal(low)) & Comparison(below, column, _literal(high))
         case {"StringExpr": "StartsWith"}, [{"Literal": {"Scalar": {"String": str() as text}}}]:
             return StartsWith(column, text)
-        case {"Boolean": {"IsIn": _}}, [{"Literal": {"Scalar": {"List": stored}}}]:
+        case {"Boolean": {"IsIn": how}}, [{"Literal": {"Scalar": {"List": stored}}}]:
             values = pa.ipc.open_stream(BytesIO(bytes(stored))).read_all().column(0).to_pylist()
             if not values or None in values:
                 raise _UnknownError
-            return In(column, tuple(map(Literal, values)))
+            found = In(column, tuple(map(Literal, values)))
+            # With nulls_equal null is not in the list, where else it is unknown: inside of a NOT these differ.
+            return found & Not(IsNull(column)) if how.get("nulls_equal") else found
     raise _UnknownError
 
 
@@ -156,8 +159,10 @@ def _literal(node: Mapping[str, Any]) -> Literal:
         raise _UnknownError
     [(kind, value)] = scalar.items()
     match kind, value:
-        case (("String" | "Boolean" | "Float32" | "Float64"), (str() | bool() | int() | float())):
-            return Literal(float(value) if kind.startswith("Float") else value)
+        case "Float32", (int() | float()):
+            return Literal(float(np.float32(value)))  # it is written in as few digits as a FLOAT needs
+        case (("String" | "Boolean" | "Float64"), (str() | bool() | int() | float())):
+            return Literal(float(value) if kind == "Float64" else value)
         case "Binary", list():
             return Literal(bytes(value))
         case "Date", int():

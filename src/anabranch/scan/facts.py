@@ -121,10 +121,20 @@ def _counted(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Table:
 def _totals(parts: Any, names: Sequence[str]) -> pa.Table:
     whole: pa.Table | None = None
     for part in parts:
-        whole = part if whole is None else pa.concat_tables([whole, part])
+        rows = _with_one_zero(part)
+        whole = rows if whole is None else pa.concat_tables([whole, rows])
         grouped = whole.group_by(list(names), use_threads=False).aggregate([("count", "sum")])
         whole = grouped.rename_columns({"count_sum": "count"}).select([*names, "count"])
     return whole if whole is not None else pa.table({name: [] for name in (*names, "count")})
+
+
+def _with_one_zero(rows: pa.Table) -> pa.Table:
+    """Return the rows with -0.0 written as 0.0: they are equal, and one group, which Arrow would tell apart."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_floating(field.type):
+            same = pc.add(rows.column(place), pa.scalar(0.0, field.type))
+            rows = rows.set_column(place, field, same)
+    return rows
 
 
 def _extreme(values: Any, which: str) -> pa.Scalar:
