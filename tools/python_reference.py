@@ -113,10 +113,11 @@ def _annotation(given) -> str:
 
 def _text(value) -> str:
     """A docstring in Google's style, as Markdown."""
-    lines, kept = (inspect.getdoc(value) or "").splitlines(), []
+    told, _, example = (inspect.getdoc(value) or "").partition("\nExample:\n")
+    lines, kept = told.splitlines(), []
     inside = False
     for line in lines:
-        heading = re.fullmatch(r"(Args|Returns|Raises|Yields|Attributes|Note|Example|Examples):", line)
+        heading = re.fullmatch(r"(Args|Returns|Raises|Yields|Attributes|Note):", line)
         if heading:
             inside = True
             kept += [f"**{heading[1]}**", ""]
@@ -128,4 +129,5 @@ def _text(value) -> str:
             inside = inside and (not line or line.startswith("    "))
             kept.append(line.strip() if inside else line)
     text = "\n".join(kept)
-    return re.sub(r"``(.+?)``", r"`\1`", text).replace("<", "&lt;")
+    shown = f"\n\n```pycon\n{inspect.cleandoc(example)}\n```" if example else ""
+    return re.sub(r"``(.+?)``", r"`\1`", text).replace("<", "&lt;") + shown

@@ -47,7 +47,16 @@ if TYPE_CHECKING:
 
 
 class Lake:
-    """A warehouse. Get one from `anabranch.connect`."""
+    """A warehouse. Get one from `anabranch.connect`.
+
+    Example:
+        >>> lake.tables("db")
+        ['copy', 'orders']
+        >>> made = lake.create_table("db.daily", data=[{"day": "2026-01-01", "orders": 2}])
+        >>> lake.sql("SELECT day, orders FROM db.daily").collect()
+        [{'day': '2026-01-01', 'orders': 2}]
+        >>> lake.drop_table("db.daily")
+    """
 
     def __init__(
         self,
@@ -469,6 +478,12 @@ def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | N
             tables by name. The tables of the lake itself read and write without Spark; what rewrites or deletes
             many files, as compaction does, is done by its tasks, and so is the writing of a Spark DataFrame.
         options: credentials and endpoint of the store; see the storage page.
+
+    Example:
+        >>> lake = anabranch.connect("memory://demo")
+        >>> made = lake.create_table("db.t", "id BIGINT NOT NULL, v STRING")
+        >>> made.append([{"id": 1, "v": "a"}]).id
+        1
     """
     if spark is not None:
         from anabranch.spark.sessions import attach

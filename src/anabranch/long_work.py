@@ -118,6 +118,10 @@ def progress(show: Show | None = None, *, clock: Clock = SYSTEM.clock) -> Iterat
     Args:
         show: takes each line instead, such as ``print``; the last is empty.
         clock: tells how long things take.
+
+    Example:
+        >>> with anabranch.progress():
+        ...     rows = table.scan().to_arrow()
     """
     display = show or _place()
     if display is None:

@@ -16,7 +16,14 @@ _COLUMNS = ("", "check", "expected", "found")
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The result of an audit, as it was recorded. Truthy if it passed."""
+    """The result of an audit, as it was recorded. Truthy if it passed.
+
+    Example:
+        >>> from anabranch.audit import Checks
+        >>> verdict = table.branch("fix").audit(Checks.parse("checks: [row_count: {min: 1}]"))
+        >>> bool(verdict)
+        True
+    """
 
     branch: str
     """``database.table``, with ``$branch_<name>`` on a branch."""

@@ -45,7 +45,15 @@ _COLUMNS = (
 
 @dataclass(frozen=True, repr=False)
 class Diff:
-    """The difference from one moment of a table to another. Only metadata is read until rows are requested."""
+    """The difference from one moment of a table to another. Only metadata is read until rows are requested.
+
+    Example:
+        >>> diff = table.diff("main@good", "main")
+        >>> diff.rows().to_polars().select("_change", "id").rows()
+        [('insert', 3), ('insert', 4)]
+        >>> diff.files.added.height, diff.files.removed.height
+        (1, 0)
+    """
 
     left: Side
     right: Side

@@ -33,6 +33,11 @@ def duckdb(lake: Lake) -> DuckDBPyConnection:
     has no view, and the log says why.
 
     Raises `UnsupportedFeatureError` if DuckDB is not installed.
+
+    Example:
+        >>> connection = anabranch.duckdb(lake)
+        >>> connection.sql("SELECT sum(price) FROM db.orders").fetchone()
+        (100.0,)
     """
     session = Session(lake)
     found = [(database, name) for database in lake.databases() for name in lake.tables(database)]

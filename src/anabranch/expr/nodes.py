@@ -343,6 +343,13 @@ def col(*path: str) -> ColumnExpression:
 
     One argument is read as SQL reads it: ``col("a.b")`` is field ``b`` of column ``a``, and
     ``` col("`a.b`") ``` the column ``a.b``. Several are taken as they are: ``col("a", "b.c")``.
+
+    Example:
+        >>> expensive = anabranch.col("price") > 15
+        >>> str(expensive & anabranch.col("day").is_in(["2026-01-01"]))
+        "price > 15 AND day IN ('2026-01-01')"
+        >>> table.scan(expensive).count()
+        3
     """
     return ColumnExpression(Column(split_path(path[0]) if len(path) == 1 else path))
 

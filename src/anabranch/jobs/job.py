@@ -44,7 +44,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Job(Shown):
-    """A job declared by `job` or `sql_job`. Calling it calls its function."""
+    """A job declared by `job` or `sql_job`. Calling it calls its function.
+
+    Example:
+        >>> @anabranch.job("clean-orders", sources={"raw": "db.orders"}, sink="db.clean")
+        ... def clean(raw):
+        ...     return raw.where("price > 0")
+        >>> clean.name, clean.tables
+        ('clean-orders', ('db.orders',))
+    """
 
     name: str
     """Stable, and chosen by people: it names the checkpoint and the producer in lineage."""
@@ -110,6 +118,13 @@ def job(
 
     Raises:
         InvalidInputError, OptionError, InvalidNameError: the declaration is wrong; it names file and line.
+
+    Example:
+        >>> @anabranch.job("totals", sources={"orders": anabranch.static("db.orders")}, sink="db.totals")
+        ... def totals(orders):
+        ...     return orders.groupBy("day").sum("price")
+        >>> totals.name, totals.sources["orders"].kind
+        ('totals', 'static')
     """
     place = _place()
 
@@ -132,6 +147,11 @@ def sql_job(
     """Declare a statement in SQL as a job: ``SELECT ... FROM raw``, where ``raw`` is one of the sources.
 
     Arguments, and what is raised, are as for `job`.
+
+    Example:
+        >>> query = "SELECT id, price FROM raw WHERE price > 0"
+        >>> anabranch.sql_job("clean", query, sources={"raw": "db.orders"}, sink="db.clean").tables
+        ('db.orders',)
     """
     return _declared(name, sources, sink, query, trigger, mode, options, _place())
 

@@ -64,6 +64,11 @@ def stream(table: str, options: Options = None) -> Source:
     Args:
         table: ``database.table``, also with a branch.
         options: of the read, such as ``{"scan.mode": "latest"}``.
+
+    Example:
+        >>> source = anabranch.stream("db.orders", {"scan.mode": "latest"})
+        >>> source.kind, source.name
+        ('table', 'db.orders')
     """
     return Source("table", _table(table), text_options(options))
 
@@ -75,6 +80,10 @@ def static(table: str, at: str | int | None = None, options: Options = None) -> 
         table: ``database.table``, also with a branch.
         at: a moment instead, as `anabranch.Table.at` takes it: a tag, ``snapshot.5``.
         options: of the read, such as ``{"scan.columns": "id, name"}``.
+
+    Example:
+        >>> anabranch.static("db.customers", at="good").options
+        {'scan.version': 'good'}
     """
     given = text_options(options)
     if at is not None:
@@ -90,6 +99,10 @@ def topic(topics: str, servers: str, options: Options = None) -> Source:
         servers: ``host:port`` of brokers, separated by commas.
         options: of the source ``anabranch-kafka``, such as ``{"startingOffsets": "earliest"}``; with ``subscribePattern``
             or ``assign`` these say what is read, and `topics` is only what people call it.
+
+    Example:
+        >>> anabranch.topic("orders", "broker:9092").name
+        'orders'
     """
     if not str(topics).strip():
         raise OptionError(
@@ -108,6 +121,10 @@ def files(folder: str, format: str = "parquet", *, schema: Any = None, options: 
         format: ``parquet``, ``csv``, ``json``, or another that Spark streams.
         schema: their columns: DDL text or a ``StructType``; of the files that are there when the job starts if None.
         options: of Spark's reader.
+
+    Example:
+        >>> anabranch.files("/data/arriving", "csv", schema="id BIGINT, price DOUBLE").format
+        'csv'
     """
     return Source("files", str(folder), text_options(options), format=format, schema=schema)
 

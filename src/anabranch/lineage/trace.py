@@ -102,7 +102,18 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trace(Shown):
-    """Answer to a lineage question: where rows came from, or where they went."""
+    """Answer to a lineage question: where rows came from, or where they went.
+
+    Example:
+        >>> trace = lake.table("db.copy").lineage.upstream()
+        >>> [flow.job for flow in trace.flows]
+        ['copy']
+        >>> trace
+        upstream of db.copy
+        ├── db.copy  snapshot 1
+        │   └── ◂ copy (1 commit) ◂ db.orders  snapshots 1..2
+        └── may be incomplete: db.orders, snapshots 1..2: not said where the rows come from
+    """
 
     question: str
     """The question, for people: ``downstream of db.orders, snapshots 5..9``."""

@@ -127,7 +127,20 @@ class Rows(Forms, Generic[S]):
 
 @dataclass(frozen=True, repr=False)
 class Scan(Rows[Split], Shown):
-    """Rows of one snapshot. Nothing is read before a plan or rows are asked for."""
+    """Rows of one snapshot. Nothing is read before a plan or rows are asked for.
+
+    Example:
+        >>> scan = table.scan("day = '2026-01-01'", columns="id")
+        >>> scan.to_polars()["id"].to_list()
+        [1, 2]
+        >>> scan.count(), scan.max("id")
+        (2, 2)
+        >>> table.scan().count_by("day").to_pylist()
+        [{'day': '2026-01-01', 'count': 2}, {'day': '2026-01-02', 'count': 2}]
+        >>> lazy = table.scan().to_polars(lazy=True)
+        >>> lazy.filter(pl.col("price") > 30).select("id").collect().item()
+        4
+    """
 
     context: TableContext
     snapshot: Snapshot | None
@@ -375,6 +388,10 @@ class Changes(Rows[FeedSplit], Shown):
     """Rows that were appended between two snapshots, with the current columns.
 
     With ``scan.on-overwrite=changes`` also those that were taken away, told apart by the column ``_change``.
+
+    Example:
+        >>> table.changes("good").to_arrow()["id"].to_pylist()
+        [3, 4]
     """
 
     feed: Feed

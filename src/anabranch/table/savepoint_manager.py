@@ -14,6 +14,13 @@ class SavepointManager:
 
     Paths are whole ones, from the place of the warehouse on, which `Savepoint.from_path` takes as well as those relative
     to the table's folder: ``Savepoint.from_path(table.context.storage, manager.savepoint_path(3))``.
+
+    Example:
+        >>> manager = table.savepoint_manager
+        >>> manager.create("good").saved_snapshot_id
+        1
+        >>> manager.savepoint_exists(1)
+        True
     """
 
     def __init__(self, context: TableContext) -> None:

@@ -32,7 +32,19 @@ from anabranch.table.writing import Writing
 
 
 class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replacing, Tending, Tracing):
-    """One branch of a table, at its newest state or pinned to a moment."""
+    """One branch of a table, at its newest state or pinned to a moment.
+
+    Example:
+        >>> orders = lake.table("db.orders")
+        >>> orders.append([{"id": 5, "day": "2026-01-03", "price": 1.5}]).id
+        3
+        >>> orders.scan("price >= 20 AND day < '2026-01-03'", columns=["id", "price"]).to_arrow().to_pylist()
+        [{'id': 2, 'price': 20.0}, {'id': 3, 'price': 30.0}, {'id': 4, 'price': 40.0}]
+        >>> orders.at("good").scan().count()
+        2
+        >>> orders.branches()
+        ['fix']
+    """
 
     def at(
         self,

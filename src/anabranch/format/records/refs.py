@@ -35,6 +35,11 @@ class Tag:
     """A name for a snapshot, which it keeps from expiring; it holds the snapshot's content itself.
 
     The two times stand together in files of other engines; a tag without them never expires by age.
+
+    Example:
+        >>> tag = table.create_tag("month-end", retained="30 d")
+        >>> tag.name, tag.snapshot.id
+        ('month-end', 2)
     """
 
     name: str

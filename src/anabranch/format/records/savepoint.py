@@ -39,7 +39,15 @@ class Objects(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savepoint:
-    """One moment of a table that is kept; times in milliseconds since the epoch."""
+    """One moment of a table that is kept; times in milliseconds since the epoch.
+
+    Example:
+        >>> savepoint = table.create_savepoint()
+        >>> savepoint.id, savepoint.saved_snapshot_id, savepoint.record_count
+        (1, 2, 4)
+        >>> table.at("savepoint.1").scan().count()
+        4
+    """
 
     id: int
     """Identifies the savepoint in its table, whatever the branch; never used for another one."""

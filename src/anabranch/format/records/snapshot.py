@@ -44,6 +44,13 @@ class Snapshot(Shown):
 
     The files are named, not located: manifest lists lie in the table's manifest folder, `statistics` in
     its statistics folder.
+
+    Example:
+        >>> newest = table.snapshot
+        >>> newest
+        <Snapshot 2 APPEND, ... UTC, +2 rows, 4 in all>
+        >>> newest.id, str(newest.commit_kind), newest.total_record_count
+        (2, 'APPEND', 4)
     """
 
     id: int

@@ -40,6 +40,12 @@ class TableSchema:
     """One version of a table's schema.
 
     `from_json` and `create` check what they make; changes are made by `schema_change`.
+
+    Example:
+        >>> [(field.name, str(field.type)) for field in table.schema.fields]
+        [('id', 'BIGINT NOT NULL'), ('day', 'STRING'), ('price', 'DOUBLE')]
+        >>> table.schema.partition_keys
+        ('day',)
     """
 
     id: int

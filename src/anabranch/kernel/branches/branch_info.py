@@ -19,7 +19,13 @@ from anabranch.tabular import Glance, Shown, time_text
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BranchInfo(Shown):
-    """Summary of one branch. Times are epoch milliseconds; unknown values are None."""
+    """Summary of one branch. Times are epoch milliseconds; unknown values are None.
+
+    Example:
+        >>> main, fix = table.branch_infos()
+        >>> (fix.name, fix.tag, fix.is_main)
+        ('fix', 'good', False)
+    """
 
     name: str
     """``main``, or the name that opens it."""

@@ -19,7 +19,13 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Result of resolving a version, time or watermark. Use its `snapshot` to read."""
+    """Result of resolving a version, time or watermark. Use its `snapshot` to read.
+
+    Example:
+        >>> moment = table.at("good").moment
+        >>> moment.name, moment.found_by, moment.snapshot.id
+        ('good', 'tag', 1)
+    """
 
     snapshot: Snapshot
     found_by: Literal["snapshot", "tag", "savepoint"]

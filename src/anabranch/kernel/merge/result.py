@@ -18,7 +18,13 @@ from anabranch.tabular import Glance, Shown
 
 @dataclass(frozen=True, repr=False)
 class MergeResult(Shown):
-    """Result of a merge, or of its dry run."""
+    """Result of a merge, or of its dry run.
+
+    Example:
+        >>> merged = table.merge_branch("fix")
+        >>> merged.branch, merged.rows_added, merged.snapshot.id
+        ('fix', 1, 3)
+    """
 
     branch: str
     snapshot: Snapshot | None = None

@@ -75,7 +75,15 @@ class PartitionHealth:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Health:
-    """Health of a table at one snapshot. Its text lists what to do."""
+    """Health of a table at one snapshot. Its text lists what to do.
+
+    Example:
+        >>> health = table.health()
+        >>> health.score
+        100
+        >>> health.findings
+        ()
+    """
 
     table: str
     snapshot_id: int | None

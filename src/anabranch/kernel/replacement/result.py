@@ -11,7 +11,15 @@ from anabranch.kernel.provenance.coverage import JobOnMain, OnlyOnMain
 
 @dataclass(frozen=True, slots=True)
 class ReplaceResult:
-    """Result of a replacement of main, or of its dry run."""
+    """Result of a replacement of main, or of its dry run.
+
+    Example:
+        >>> replaced = table.replace_main_branch("fix")
+        >>> replaced.branch, replaced.number, replaced.old_snapshot
+        ('fix', 1, 2)
+        >>> lake.table("db.orders").scan().count()
+        3
+    """
 
     branch: str
     """The new main, or the branch whose rows main has; ``main`` for the one in the table's own folder."""

@@ -51,7 +51,15 @@ class PlanReport:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Shown):
-    """Files to read of one snapshot, in order. Immutable: stays valid whatever is committed meanwhile."""
+    """Files to read of one snapshot, in order. Immutable: stays valid whatever is committed meanwhile.
+
+    Example:
+        >>> plan = table.scan("day = '2026-01-02'").plan()
+        >>> plan.row_count, len(plan.splits)
+        (2, 1)
+        >>> [file.row_count for split in plan.splits for file in split.files]
+        [2]
+    """
 
     snapshot: Snapshot | None
     """None for a table that was never written."""
