@@ -113,8 +113,14 @@ def _commits(table: Reading) -> Chart:
     for number in range(begin, int(last.timestamp() // step) + 1):
         counts = found.get(number, [])
         name = dt.datetime.fromtimestamp(number * step, dt.UTC).strftime(pattern)
-        bars.append((name, float(sum(counts)), f"{sum(counts):,} rows, {len(counts):,} commits"))
+        bars.append(
+            (name, float(sum(counts)), f"{_number(sum(counts), 'row')}, {_number(len(counts), 'commit')}")
+        )
     return Chart(title, tuple(bars))
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count:,} {of}" if count == 1 else f"{count:,} {of}s"
 
 
 def _lag(table: Reading) -> Chart:
