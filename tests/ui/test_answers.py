@@ -1,9 +1,11 @@
 """What the page is told of a lake."""
 
+import datetime as dt
 import json
 import socket
 import threading
 import time
+from decimal import Decimal
 
 import pytest
 
@@ -114,6 +116,103 @@ def test_what_has_expired_is_not_shown(tmp_path):
     )
     table.append(rows(9, 1))
     assert [line.id for line in history.down_to(table, 1)] == [7, 6, 5]
+
+
+def test_trends_are_drawn_of_snapshots_all_over_the_history(tmp_path):
+    from anabranch.ui.asked import Asked
+    from anabranch.ui.history import sampled
+    from anabranch.ui.site import Site
+    from tests.support.tables import make_table, rows
+
+    table = make_table(tmp_path / "w")
+    site = Site(anabranch.connect(str(tmp_path / "w")), warehouse="w")
+
+    def points(what, **given):
+        return [point[1:] for point in ANSWERS[what](site, Asked([("table", "db.t"), *given.items()]))]
+
+    assert points("trend") == points("sizes") == []
+    for number in range(30):
+        table.append(rows(number, 1))
+    table.create_tag("early", "snapshot.7")
+    table.create_branch("fix", tag="early")
+    table.branch("fix").append(rows(100, 5))
+    assert points("trend") == [(number, number) for number in range(1, 31)]
+    assert points("trend", branch="fix")[-1] == (8, 12)
+    for most in (2, 3, 7, 29, 30, 100):
+        ids = [line.id for line in sampled(table, most)]
+        assert (ids[0], ids[-1], len(ids), ids) == (1, 30, min(most, 30), sorted(set(ids)))
+    sizes = points("sizes", points="4")
+    assert [number for number, _ in sizes] == [line.id for line in sampled(table, 4)]
+    assert sizes[-1][1] == table.scan().plan().report.bytes
+    table.expire_snapshots(retain_max=10, retain_min=10)
+    assert points("trend") == [(number, number) for number in range(21, 31)]
+    (tmp_path / "w/db.db/t/snapshot/EARLIEST").unlink(missing_ok=True)
+    assert points("trend") == [(number, number) for number in range(21, 31)]
+
+
+def test_pictures_of_the_lake_do_not_wait_for_a_long_look_at_all_of_it(tmp_path, monkeypatch):
+    """They are drawn of what the index has, say so, and have the rest when they are asked for again; questions wait."""
+    from anabranch.table.lake_lineage import LakeLineage
+    from anabranch.ui.asked import Asked
+    from anabranch.ui.site import Site
+    from tests.support.tables import make_table, rows
+
+    table = make_table(tmp_path / "w")
+    lake = anabranch.connect(str(tmp_path / "w"))
+    site, looks, go_on = Site(lake, warehouse="w"), [], threading.Event()
+    look = LakeLineage.catch_up
+
+    def slow(lineage):
+        looks.append(threading.get_ident())
+        assert go_on.wait(60)
+        return look(lineage)
+
+    monkeypatch.setattr(LakeLineage, "catch_up", slow)
+    with lake.job("fill") as job:
+        job.read_from("inbox", kind="files")
+        table.append(rows(0, 1))
+    for what in ("lineage", "jobs", "lineage"):
+        found = ANSWERS[what](site, Asked(()))
+        assert (found["behind"], found.get("flows", found.get("jobs"))) == (True, []), what
+    assert len(looks) == 1, "the look that goes on is nobody's twice"
+    answers = []
+    asking = threading.Thread(
+        target=lambda: answers.append(ANSWERS["producer"](site, Asked([("table", "db.t")])))
+    )
+    asking.start()
+    asking.join(0.5)
+    assert answers == []
+    go_on.set()
+    asking.join(60)
+    assert answers[0]["entry"]["job"] == "fill"
+    found = caught_up(lambda what: ANSWERS[what](site, Asked(())), "jobs")
+    assert [job["name"] for job in found["jobs"]] == ["fill"]
+    assert looks[0] != threading.get_ident()
+
+
+def test_a_look_at_the_lake_that_failed_is_told_and_done_again(tmp_path, monkeypatch):
+    from anabranch.table.lake_lineage import LakeLineage
+    from anabranch.ui.asked import Asked
+    from anabranch.ui.site import Site
+    from tests.support.tables import make_table
+
+    make_table(tmp_path / "w")
+    site, look, failing = (
+        Site(anabranch.connect(str(tmp_path / "w")), warehouse="w"),
+        LakeLineage.catch_up,
+        [1],
+    )
+
+    def broken(lineage):
+        if failing:
+            failing.pop()
+            raise anabranch.StorageError("the store does not answer")
+        return look(lineage)
+
+    monkeypatch.setattr(LakeLineage, "catch_up", broken)
+    with pytest.raises(anabranch.StorageError, match="does not answer"):
+        caught_up(lambda what: ANSWERS[what](site, Asked(())), "lineage")
+    assert caught_up(lambda what: ANSWERS[what](site, Asked(())), "lineage")["flows"] == []
 
 
 def test_what_changes_without_a_new_snapshot_is_looked_at_again(tmp_path):
@@ -293,14 +392,22 @@ def test_statistics_are_those_of_the_rows(ask):
     assert (found["dt"]["min"], found["dt"]["max"]) == ("2026-01-01", "2026-01-07")
 
 
+def caught_up(ask, what):
+    """Ask as the page does, again and again while the answer is behind."""
+    found = ask(what)
+    while found["behind"]:
+        found = ask(what)
+    return found
+
+
 def test_lineage_leads_through_the_jobs(ask):
-    whole = ask("lineage")
+    whole = caught_up(ask, "lineage")
     assert {flow["job"] for flow in whole["flows"]} >= {"ingest-orders", "clean", "revenue"}
     impact = ask("trace", question="impact", table=T, branch="main@1", snapshots="10")
     assert "shop.revenue" in impact["tables"]
     assert ask("producer", table=T, snapshot="main.snapshot.13")["entry"]["code"] == "600dc0de"
     assert ask("lags", table="shop.revenue")[0]["sources"][0]["behind"] == 0
-    assert ask("jobs")[0]["name"] == "ingest-orders"
+    assert caught_up(ask, "jobs")["jobs"][0]["name"] == "ingest-orders"
 
 
 def test_a_snapshot_is_named_also_where_a_former_main_had_another_of_its_id(ask):
@@ -363,6 +470,24 @@ def test_what_nobody_waits_for_any_more_is_not_made(page, client, monkeypatch):
     assert client.get("about", number="last") == (200, {})
     assert made[-1] == "last"
     assert len(made) == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": (1, 2.5), "b": [None, True]}, '{"a":[1,2.5],"b":[null,true]}'),
+        (2**53 - 1, "9007199254740991"),
+        ([2**53, -(2**53)], '["9007199254740992","-9007199254740992"]'),
+        ({"x": float("nan"), "y": [float("-inf")]}, '{"x":"nan","y":["-inf"]}'),
+        (["1234567890123456", 1], '["1234567890123456",1]'),
+        ({"at": dt.date(2026, 1, 2), "raw": b"\x01"}, '{"at":"2026-01-02","raw":"0x01"}'),
+        ([Decimal("1.50"), 0.1234567890123456789], '["1.50",0.12345678901234568]'),
+        ("</script>\u2028é\ud800", '"\\u003c/script>\\u2028\\u00e9\\ud800"'),
+        ({1: {2**60}}, '{"1":["1152921504606846976"]}'),
+    ],
+)
+def test_answers_hold_what_a_browser_reads_as_it_was(value, text):
+    assert to_json(value) == text.encode()
 
 
 def test_hostile_text_cannot_end_a_script(client):

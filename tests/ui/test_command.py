@@ -34,6 +34,26 @@ def test_the_command_prints_an_address_and_ends_with_an_interrupt(warehouse):
     assert told.splitlines() == ["Ctrl-C ends it. Who has this address sees the lake."]
 
 
+CONVERTS = """
+import sys
+from anabranch.verbs.memory import keep_pandas_out
+keep_pandas_out()
+import pyarrow as pa
+assert pa.table({"a": [1, None], "b": ["x", "y"]}).to_pylist() == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
+assert "pandas" not in sys.modules
+import pandas as pd
+assert pa.Table.from_pandas(pd.DataFrame({"a": [1]})).num_rows == 1
+keep_pandas_out()
+assert pa.array(pd.Series([1, 2])).to_pylist() == [1, 2]
+"""
+
+
+def test_arrow_does_not_load_pandas_into_the_server_but_who_wants_it_has_it():
+    pytest.importorskip("pandas")
+    done = subprocess.run([sys.executable, "-c", CONVERTS], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_the_extra_it_says_how_to_have_it(warehouse, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert run(["-w", str(warehouse), "ui", "--no-browser"]) == 1

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 
@@ -39,6 +40,22 @@ def test_a_report_holds_what_its_page_asks_for_and_loads_nothing(made):
     text = file.read_text(encoding="utf-8")
     assert "default-src 'none'" in text.replace("&#x27;", "'")
     assert not re.search(r"""(src|href)=["']?https?:""", text.split("<script")[0])
+
+
+def test_a_report_of_a_lake_waits_for_all_of_its_lineage(made, monkeypatch):
+    """The page asks again for what is behind; a file is never asked again."""
+    from anabranch.table.lake_lineage import LakeLineage
+
+    look = LakeLineage.catch_up
+
+    def slow(lineage):
+        time.sleep(1)
+        return look(lineage)
+
+    monkeypatch.setattr(LakeLineage, "catch_up", slow)
+    found = data_of(made())["data"]
+    assert {flow["job"] for flow in found["lineage"]["flows"]} >= {"ingest-orders", "clean", "revenue"}
+    assert (found["lineage"]["behind"], found["jobs"]["behind"]) == (False, False)
 
 
 def test_without_rows_a_report_has_none(made):

@@ -79,6 +79,29 @@ export function useAsk<T>(what: string | null, given: Arguments = {}, version = 
   return state.key === key ? state : { value: null, failure: null, busy: true };
 }
 
+/** As `useAsk`; an answer that says it is behind is shown, and asked for again until it is not. */
+export function useCaughtUp<T extends { behind: boolean }>(what: string, version = 0): Asked<T> {
+  const [turn, next] = useState(0);
+  const asked = useAsk<T>(what, {}, version + turn);
+  useEffect(() => {
+    if (!asked.value?.behind) return;
+    const timer = setTimeout(() => next(n => n + 1), 1000);
+    return () => clearTimeout(timer);
+  }, [asked.value]);
+  return asked;
+}
+
+/** Whether somebody looks at the page, which else need not be live: browsers allow few connections to one server. */
+export function useLooked(): boolean {
+  const [looked, set] = useState(!document.hidden);
+  useEffect(() => {
+    const changed = (): void => set(!document.hidden);
+    document.addEventListener("visibilitychange", changed);
+    return () => document.removeEventListener("visibilitychange", changed);
+  }, []);
+  return looked;
+}
+
 const FIRST = 400, AT_ONCE = 1500, MOST = 100_000;
 
 /** All snapshots of a branch, newest first, as they come in portions. */
@@ -91,7 +114,7 @@ export function useHistory(table: string, branch: string | null, version: number
     const stop = new AbortController();
     (async () => {
       const found: Line[] = [];
-      let before: number | null = null;
+      let before: number | null = null, shown = 0;
       for (;;) {
         const page: History = await ask<History>("history", { table, branch, before, limit: report ? null : before === null ? FIRST : AT_ONCE }, stop.signal);
         for (const row of page.rows)
@@ -99,7 +122,7 @@ export function useHistory(table: string, branch: string | null, version: number
         const last: Line | undefined = found[found.length - 1];
         const done: boolean = !page.more || !last || found.length >= MOST || report !== null;
         if (stop.signal.aborted) return;
-        setLines(found.slice()); setWhole(done); setPrefix(page.prefix);
+        if (done || found.length >= 2 * shown) { shown = found.length; setLines(found.slice()); setWhole(done); setPrefix(page.prefix); }  // drawing all of it takes longer than reading more
         if (done || !last) return;
         before = last.id;
       }
@@ -109,25 +132,31 @@ export function useHistory(table: string, branch: string | null, version: number
   return { lines, whole, prefix, failure };
 }
 
-/** A number that grows when one of the tables changes. */
-export function useChanges(tables: string[]): { version: number; live: boolean; changed: string[] } {
+/** A number that grows when one of the tables changes; which tables they are may change often: each waits for the next. */
+export function useChanges(tables: string[], wait = 0): { version: number; live: boolean; changed: string[] } {
   const [version, setVersion] = useState(0);
   const [live, setLive] = useState(false);
   const [changed, setChanged] = useState<string[]>([]);
-  const first = useRef(true);
+  const last = useRef(""), left = useRef(false);
+  const looked = useLooked();
   const key = tables.join("\n");
   useEffect(() => {
-    if (report || !tables.length) return;
-    first.current = true;
-    const source = new EventSource(`/api/events?${query({ table: tables })}`);
-    source.onopen = () => setLive(true);
-    source.onerror = () => setLive(false);
-    source.onmessage = event => {
-      const told = JSON.parse(event.data as string) as { changed: string[] };
-      if (first.current) { first.current = false; return; }
-      setChanged(told.changed); setVersion(n => n + 1);
+    if (report || !tables.length || !looked) return;
+    let source: EventSource | null = null, isFirst = true;
+    const isSame = last.current === key && left.current;  // somebody looks again: what changed meanwhile is not told
+    last.current = key; left.current = false;
+    const listen = (): void => {
+      source = new EventSource(`/api/events?${query({ table: tables })}`);
+      source.onopen = () => setLive(true);
+      source.onerror = () => setLive(false);
+      source.onmessage = event => {
+        const told = JSON.parse(event.data as string) as { changed: string[] };
+        if (isFirst) { isFirst = false; if (!isSame) return; }
+        setChanged(told.changed); setVersion(n => n + 1);
+      };
     };
-    return () => source.close();
-  }, [key]);
+    const timer = setTimeout(listen, wait);
+    return () => { clearTimeout(timer); source?.close(); left.current = document.hidden; };
+  }, [key, looked]);
   return { version, live, changed };
 }

@@ -1,12 +1,12 @@
 /** The lake: its tables, jobs, and the last corrections. */
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ask, report, useAsk, useChanges } from "./api";
+import { ask, report, useAsk, useCaughtUp, useChanges, useLooked } from "./api";
 import { ago, bytes, clock, number, plural, release, short, span, time } from "./format";
 import { Badge, Card, Health, Many, Problem, Waiting } from "./parts";
 import { to } from "./route";
-import type { Facts, Job, Lake, Lag, RunningJob } from "./types";
+import type { Facts, Job, JobsFound, Lake, Lag, RunningJob } from "./types";
 
-const PORTION = 40, LIST_EVERY = 30_000;
+const PORTION = 40, LIST_EVERY = 30_000, SETTLED = 400, PAUSE = 250;
 type Order = "name" | "health" | "size" | "rows" | "fresh";
 const ORDERS: [Order, string][] = [["name", "Name"], ["health", "Worst health"], ["size", "Largest"], ["rows", "Most rows"], ["fresh", "Last written"]];
 
@@ -14,12 +14,15 @@ const weight: Record<Exclude<Order, "name">, (facts: Facts) => number> = {
   health: f => f.score ?? -1, size: f => -(f.bytes ?? 0), rows: f => -(f.rows ?? 0), fresh: f => -(f.head?.millis ?? 0),
 };
 
-/** Facts of tables, asked for in portions: first those on the screen, then the others. */
-function useFacts(names: string[], wanted: string[], version: number, changed: string[]): Map<string, Facts> {
+/** Facts of tables, asked for in portions: first those on the screen, then the others, with pauses if nobody waits for them. */
+function useFacts(names: string[], wanted: string[], version: number, changed: string[], isUrgent: boolean): Map<string, Facts> {
   const [facts, set] = useState(() => new Map<string, Facts>());
-  const busy = useRef(false), gone = useRef(false), next = useRef(wanted), every = useRef(names), known = useRef(facts);
+  const busy = useRef(false), gone = useRef(false), next = useRef(wanted), every = useRef(names), known = useRef(facts), urgent = useRef(isUrgent), seen = useRef(true);
+  const looked = useLooked();
   next.current = wanted;
   every.current = names;
+  urgent.current = isUrgent;
+  seen.current = looked;
   useEffect(() => () => { gone.current = true; }, []);
   useEffect(() => {
     for (const name of changed) known.current.delete(name);
@@ -35,26 +38,28 @@ function useFacts(names: string[], wanted: string[], version: number, changed: s
       if (busy.current) return;  // who works already sees what is wanted now
       busy.current = true;
       try {
-        for (let names = missing(); names.length && !gone.current; names = missing()) {
+        for (let names = missing(); names.length && !gone.current && seen.current; names = missing()) {
           const found = await ask<Record<string, Facts>>("facts", { name: names });
           for (const name of names) known.current.set(name, found[name] ?? ({ problem: "not known" } as Facts));
           if (!gone.current) set(new Map(known.current));
+          // In short steps: what comes onto the screen meanwhile comes first.
+          for (let waited = 0; waited < PAUSE && !urgent.current && next.current.every(name => known.current.has(name)); waited += 50) await new Promise(go => setTimeout(go, 50));
         }
       } catch { /* the list stands without them */ } finally { busy.current = false; }
     };
     void work();
-  }, [names, wanted, version]);
+  }, [names, wanted, version, looked]);
   return facts;
 }
 
 export function LakeView({ now }: { now: number }) {
   const [seen, setSeen] = useState<string[]>([]);
-  const { version, live, changed } = useChanges(seen);
+  const { version, live, changed } = useChanges(seen, SETTLED);
   const lake = useAsk<Lake>("lake", {}, Math.floor(now / LIST_EVERY));
   const [search, setSearch] = useState("");
   const [order, setOrder] = useState<Order>("name");
   const names = useMemo(() => lake.value?.tables ?? [], [lake.value]);
-  const facts = useFacts(names, seen, version, changed);
+  const facts = useFacts(names, seen, version, changed, report !== null || order !== "name");
   const shown = useMemo(() => {
     const wanted = search.trim().toLowerCase();
     const found = wanted ? names.filter(name => name.toLowerCase().includes(wanted)) : names;
@@ -94,7 +99,7 @@ export function LakeView({ now }: { now: number }) {
           </Many>
         ) : <p class="empty">{names.length ? `No table is called like “${search}”.` : <>There is no table yet. <code>anabranch create-table db.t "id BIGINT"</code> makes one.</>}</p>}
       </Card>
-      <Jobs now={now} version={version} />
+      {(facts.size > 0 || !names.length) && <Jobs now={now} version={version} />}
       <Corrections lake={lake.value} now={now} />
     </>
   );
@@ -126,15 +131,15 @@ const LOOK_EVERY = 10_000, MOST_JOBS = 12;
 function Jobs({ now, version }: { now: number; version: number }) {
   const [turn, next] = useState(0);
   useEffect(() => { if (report) return; const timer = setInterval(() => next(n => n + 1), LOOK_EVERY); return () => clearInterval(timer); }, []);
-  const jobs = useAsk<Job[]>("jobs", {}, version);
+  const jobs = useCaughtUp<JobsFound>("jobs", version);
   const running = useAsk<RunningJob[]>(report ? null : "running", {}, version + turn).value ?? NONE;
   const [all, setAll] = useState(false);
   const rows = useMemo(() => {
-    const found = (jobs.value ?? []).map(job => ({ job: job as Job | null, name: job.name, seen: running.filter(one => one.job === job.name) }));
+    const found = (jobs.value?.jobs ?? []).map(job => ({ job: job as Job | null, name: job.name, seen: running.filter(one => one.job === job.name) }));
     for (const one of running) if (!found.some(row => row.name === one.job)) found.push({ job: null, name: one.job, seen: running.filter(other => other.job === one.job) });
     return found.sort((a, b) => Number(b.seen.length > 0) - Number(a.seen.length > 0));
   }, [jobs.value, running]);
-  if (!jobs.value && !rows.length) return jobs.failure ? null : <Card title="Jobs"><Waiting /></Card>;
+  if ((!jobs.value || jobs.value.behind) && !rows.length) return jobs.failure ? null : <Card title="Jobs"><Waiting /></Card>;
   if (!rows.length) return null;
   const shown = all ? rows : rows.slice(0, MOST_JOBS);
   const active = running.filter(one => TONES[one.state] === "good" || TONES[one.state] === "fair").length;

@@ -1,24 +1,24 @@
 /** Lineage of tables and jobs: the whole graph, one node's closure, and what one snapshot came from or went into. */
 import dagre from "@dagrejs/dagre";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { report, useAsk, useHistory, type Asked } from "./api";
+import { report, useAsk, useCaughtUp, useHistory, type Asked } from "./api";
 import { ago, capital, command, number, plural, snapshots, time } from "./format";
-import { Badge, Card, Command, Problem, Shown, useWidth } from "./parts";
+import { Badge, Card, Command, Problem, Shown, useWidth, Waiting } from "./parts";
 import { go, to } from "./route";
 import type { Dataset, Flow, Producer, Trace } from "./types";
 
-const MOST_DRAWN = 140, CHARACTER = 8, NODE_HEIGHT = 34, JOB_HEIGHT = 24, MOST_TEXT = 30;
+const MOST_DRAWN = 140, MOST_OFFERED = 50, CHARACTER = 8, NODE_HEIGHT = 34, JOB_HEIGHT = 24, MOST_TEXT = 30;
 
 interface Box { id: string; kind: "table" | "source" | "job" | "merge"; name: string; under: string; x: number; y: number; width: number; height: number }
 interface Arrow { points: { x: number; y: number }[]; from: string; to: string }
 
 export function LineageView({ given, now }: { given: URLSearchParams; now: number }) {
   const table = given.get("table"), branch = given.get("branch"), snapshot = given.get("snapshot");
-  const whole = useAsk<Trace>("lineage", {}, 0);
+  const whole = useCaughtUp<Trace & { behind: boolean }>("lineage");
   return (
     <>
       <h1 class="unseen">Lineage</h1>
-      <Shown asked={whole}>{trace => (trace.flows.length || table ? <Explorer whole={trace} table={table} branch={branch} snapshot={snapshot} given={given} now={now} /> :
+      <Shown asked={whole}>{trace => (trace.flows.length || table ? <Explorer whole={trace} table={table} branch={branch} snapshot={snapshot} given={given} now={now} /> : trace.behind ? <Waiting /> :
         <Card title="Lineage"><p class="empty">No commit says yet what it was made of. Jobs that run with <code>anabranch run</code>, and blocks of <code>with lake.job("name")</code>, record it.</p></Card>)}</Shown>
     </>
   );
@@ -35,6 +35,7 @@ function Explorer({ whole, table, branch, snapshot, given, now }: Props) {
   useEffect(() => setSearch(name ?? ""), [name]);
   const direction = given.get("way") === "up" ? "up" : given.get("way") === "both" ? "both" : given.get("way") === "down" ? "down" : snapshot ? "down" : "both";
   const names = useMemo(() => [...new Set([...whole.datasets.map(one => one.name), ...whole.flows.filter(flow => flow.kind === "job").map(flow => flow.job)])].sort(), [whole]);
+  const offered = useMemo(() => { const wanted = search.trim().toLowerCase(); return (wanted ? names.filter(one => one.toLowerCase().includes(wanted)) : names).slice(0, MOST_OFFERED); }, [names, search]);
   const trace = useAsk<Trace>(table && snapshot ? "trace" : null, { table, branch, question: direction === "up" ? "upstream" : "impact", snapshots: snapshot });
   // A former main may have several names: the answer knows which node is meant.
   const node = name === null ? null : idOf(whole, name) ?? trace.value?.datasets.find(one => one.depth === 0)?.id ?? null;
@@ -54,7 +55,7 @@ function Explorer({ whole, table, branch, snapshot, given, now }: Props) {
       {!report && (
         <form class="tools" onSubmit={event => { event.preventDefault(); choose(search); }}>
           <input type="search" list="nodes" id="search" aria-label="Search tables and jobs" placeholder="Search tables and jobs (press /)" value={search} onInput={event => setSearch(event.currentTarget.value)} onChange={event => names.includes(event.currentTarget.value) && choose(event.currentTarget.value)} />
-          <datalist id="nodes">{names.slice(0, 2000).map(one => <option key={one} value={one} />)}</datalist>
+          <datalist id="nodes">{offered.map(one => <option key={one} value={one} />)}</datalist>
           <button type="submit">Show</button>
           {node && <label>Way <select value={direction} onChange={event => set({ way: event.currentTarget.value })}>
             <option value="up">where it comes from</option><option value="down">where it goes</option>{!snapshot && <option value="both">both</option>}

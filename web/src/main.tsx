@@ -61,19 +61,19 @@ function Page() {
         <button type="button" class="theme" onClick={turn} aria-label={`Colours: ${theme}. Change`} title={`Colours: ${theme}`}>{theme === "auto" ? "◐" : theme === "light" ? "☀" : "☾"}</button>
       </header>
       <main id="main" tabIndex={-1}>
-        {about.failure ? <Problem failure={about.failure} /> : about.value ? <View route={route} now={report ? report.made : now} about={about.value} /> : <Waiting />}
+        {about.failure ? <Problem failure={about.failure} /> : <View route={route} now={report ? report.made : now} about={about.value} />}
       </main>
       <footer class="muted">Anabranch {about.value?.version} · times are UTC{report ? " · a report, made once" : about.value && !about.value.actions ? " · read only" : ""}</footer>
     </>
   );
 }
 
-function View({ route, now, about }: { route: Route; now: number; about: About }) {
+function View({ route, now, about }: { route: Route; now: number; about: About | null }) {
   const [place, name] = route.path;
   if (!place) return <LakeView now={now} />;
   if (place === "table" && name) return <TableView key={name} name={name} given={route.arguments} now={now} />;
   if (place === "lineage") return <LineageView given={route.arguments} now={now} />;
-  if (place === "correct") return <CorrectView given={route.arguments} about={about} now={now} />;
+  if (place === "correct") return !about ? <Waiting /> : <CorrectView given={route.arguments} about={about} now={now} />;
   return <p class="empty">There is no such page. <a href="#/">All tables</a></p>;
 }
 

@@ -1,6 +1,6 @@
 /** One table: its head, and the tabs behind which everything else lies. */
 import { useEffect, useState } from "preact/hooks";
-import { report, useAsk, useChanges, useHistory } from "./api";
+import { report, useAsk, useChanges } from "./api";
 import { Trend } from "./chart";
 import { DiffView } from "./diff";
 import { Files } from "./files";
@@ -83,7 +83,7 @@ function Tab({ tab, place, facts }: { tab: string; place: Place; facts: TableFac
 
 function Overview({ place, facts }: { place: Place; facts: TableFacts }) {
   const schemas = useAsk<SchemaVersion[]>("schemas", { table: place.table, branch: place.branch }, place.version);
-  const { lines } = useHistory(place.table, place.branch, place.version);
+  const rows = useAsk<[number, number, number][]>("trend", { table: place.table, branch: place.branch }, place.version);
   const sizes = useAsk<[number, number, number][]>("sizes", { table: place.table, branch: place.branch }, place.version);
   const health = useAsk<HealthFacts>("health", { table: place.table, branch: place.branch, at: place.at }, place.version).value;
   const options = Object.entries(facts.options);
@@ -105,7 +105,7 @@ function Overview({ place, facts }: { place: Place; facts: TableFacts }) {
         </Card>
       )}
       <div class="two">
-        <Card title="Rows over time"><Trend label="Rows over time" points={lines.filter(line => line.rows !== null).map(line => [line.millis, line.rows!] as [number, number]).reverse()} show={number} /></Card>
+        <Card title="Rows over time"><Shown asked={rows}>{found => <Trend label="Rows over time" points={found.map(([millis, , count]) => [millis, count] as [number, number])} show={number} />}</Shown></Card>
         <Card title="Size over time"><Shown asked={sizes}>{found => <Trend label="Size over time" points={found.map(([millis, , size]) => [millis, size] as [number, number])} show={bytes} />}</Shown></Card>
       </div>
       <div class="two">

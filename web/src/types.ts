@@ -20,6 +20,7 @@ export interface Job {
   name: string; engine: string; run: string | null; code: string | null; sources: string[]; sinks: string[];
   commits: number; first_millis: number; last_millis: number; problems: string[];
 }
+export interface JobsFound { jobs: Job[]; behind: boolean }
 export interface RunningJob {
   job: string; sink: string; host: string; pid: number; since_millis: number; state: string; batch: number | null; batch_millis: number | null;
   rows_per_second: number | null; restarts: number; behind: Record<string, { snapshots: number; seconds: number }>;

@@ -27,6 +27,7 @@ ANSWERS: Final[Mapping[str, Answer]] = {
     "partitions": table_view.partitions,
     "statistics": table_view.statistics,
     "sizes": table_view.sizes,
+    "trend": table_view.trend,
     "graph": graph.graph,
     "diff": difference.difference,
     "lineage": lineage_view.whole,

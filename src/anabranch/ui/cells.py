@@ -5,20 +5,36 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from dataclasses import asdict, is_dataclass
 from decimal import Decimal
 from typing import Any
 
 _EXACT = 1 << 53
 """Whole numbers beyond this are rounded by JavaScript."""
+_MAY_BE_ROUNDED = re.compile(r"\d{16}")
 _MOST_CELL = 400
 _MOST_BYTES = 64
 
 
 def to_json(value: Any) -> bytes:
     """Encode an answer; ``<`` is escaped, so that it can also stand inside of a page."""
-    text = json.dumps(_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = _at_once(value)
+    if text is None:
+        text = json.dumps(_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").encode("ascii")
+
+
+def _at_once(value: Any) -> str | None:
+    """Encode without looking at each value in Python; None where one may need it.
+
+    That is a number that is not finite, or one as long as those that JavaScript rounds.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=_plain)
+    except (ValueError, TypeError):
+        return None
+    return None if _MAY_BE_ROUNDED.search(text) else text
 
 
 def cell(value: Any) -> str | None:

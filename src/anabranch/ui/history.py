@@ -10,7 +10,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from anabranch import Snapshot, Table
+from anabranch.ui.side_by_side import side_by_side
 
+_SAMPLE = 240
+"""Snapshots that a trend is drawn from."""
 _MOST_LINES = 150_000
 """Lines kept, of all branches together: about 60 MB."""
 
@@ -141,6 +144,24 @@ class Histories:
             while len(self._found) > 1 and sum(map(len, self._found.values())) > self._most:
                 self._found.popitem(last=False)
             return found
+
+
+def sampled(table: Table, most: int = _SAMPLE) -> list[Line]:
+    """Return snapshots of a branch that are spread evenly over its history, oldest first, without reading those between.
+
+    Args:
+        table: the branch.
+        most: at most so many, at least two.
+    """
+    head = table.snapshot
+    if head is None:
+        return []
+    snapshots = table.context.snapshots
+    reach = head.id - (snapshots.earliest_id() or head.id)
+    steps = min(most - 1, reach)
+    ids = [head.id - reach + reach * step // steps for step in range(steps)] if steps else []
+    found = side_by_side(snapshots.find, ids)
+    return [*(line_of(one) for one in found if one is not None), line_of(head)]
 
 
 def line_of(snapshot: Snapshot) -> Line:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from anabranch import AnabranchError, Table, __version__
 from anabranch.jobs.records import behind, jobs_of_lake
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import line_of, other_branches
-from anabranch.ui.lineage_view import lineage_of, reading
+from anabranch.ui.lineage_view import lineage_of
+from anabranch.ui.side_by_side import side_by_side
 from anabranch.ui.site import Site, stamp
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-_AT_ONCE = 8
 _MOST_TABLES = 60
 """Tables whose facts one request gives."""
 _LAST = 20
@@ -41,7 +36,7 @@ def about(site: Site, asked: Asked) -> dict[str, Any]:
 def lake(site: Site, asked: Asked) -> dict[str, Any]:
     """Return the names of all tables, and the last corrections."""
     bases = site.lake.databases()
-    names = _at_once(site.lake.tables, bases)
+    names = side_by_side(site.lake.tables, bases)
     groups = sorted(site.lake.groups(), key=lambda group: group.number)[-_LAST:]
     return {
         "tables": [f"{base}.{name}" for base, found in zip(bases, names, strict=True) for name in found],
@@ -52,7 +47,7 @@ def lake(site: Site, asked: Asked) -> dict[str, Any]:
 def facts(site: Site, asked: Asked) -> dict[str, Any]:
     """Return facts of some tables, by name; of one that cannot be read, why."""
     names = list(asked.texts("name"))[:_MOST_TABLES]
-    return dict(zip(names, _at_once(lambda name: _facts(site, name), names), strict=True))
+    return dict(zip(names, side_by_side(lambda name: _facts(site, name), names), strict=True))
 
 
 def _facts(site: Site, name: str) -> dict[str, Any]:
@@ -90,9 +85,7 @@ def lags(site: Site, asked: Asked) -> list[dict[str, Any]]:
     """Return how far the jobs that write a table are behind the tables they read, in snapshots."""
     table = site.table(asked)
     found = []
-    with reading(site):
-        positions = lineage_of(site, table).positions()
-    for at in positions:
+    for at in lineage_of(site, table).positions():
         sources = []
         for source in at.sources:
             position, reached = source.position, {}
@@ -104,9 +97,3 @@ def lags(site: Site, asked: Asked) -> list[dict[str, Any]]:
             sources.append({**told, "behind": None if late is None else late.snapshots})
         found.append({"job": at.job, "commit": at.commit, "sources": sources, "problems": list(at.problems)})
     return found
-
-
-def _at_once(ask: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Ask for several things at once: a store answers each after a while."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(ask, items))

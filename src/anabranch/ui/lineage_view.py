@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from anabranch import InvalidInputError, Table
@@ -14,13 +12,8 @@ from anabranch.ui.asked import Asked
 from anabranch.ui.site import Site
 
 _QUESTIONS: Final = ("upstream", "downstream", "impact")
-
-
-@contextmanager
-def reading(site: Site) -> Iterator[None]:
-    """Ask the index one question at a time."""
-    with site.one_at_a_time:
-        yield
+_PATIENCE: Final = 0.3
+"""Seconds for which pictures of the whole lake wait for what is new; the page asks again for those that are behind."""
 
 
 def lineage_of(site: Site, table: Table) -> TableLineage:
@@ -30,18 +23,20 @@ def lineage_of(site: Site, table: Table) -> TableLineage:
 
 
 def whole(site: Site, asked: Asked) -> dict[str, Any]:
-    """Return all tables and jobs."""
-    with reading(site), site.calm.reading() as known:
-        return topology(known.store, known.problems).to_dict()
+    """Return all tables and jobs; ``behind`` is whether what is new is still looked for."""
+    is_current = site.calm.catch_up(_PATIENCE)
+    with site.calm.as_it_is() as known:
+        return {**topology(known.store, known.problems).to_dict(), "behind": not is_current}
 
 
-def all_jobs(site: Site, asked: Asked) -> list[dict[str, Any]]:
-    """Return all jobs, the one that wrote last first."""
-    with reading(site), site.calm.reading() as known:
+def all_jobs(site: Site, asked: Asked) -> dict[str, Any]:
+    """Return all jobs, the one that wrote last first; ``behind`` as `whole` says it."""
+    is_current = site.calm.catch_up(_PATIENCE)
+    with site.calm.as_it_is() as known:
         found: tuple[Job, ...] = jobs(known.store)
         problems = list(known.problems)
     rows = [{**job.to_dict(), "problems": problems} for job in found]
-    return sorted(rows, key=lambda job: -job["last_millis"])
+    return {"jobs": sorted(rows, key=lambda job: -job["last_millis"]), "behind": not is_current}
 
 
 def trace(site: Site, asked: Asked) -> dict[str, Any]:
@@ -51,20 +46,18 @@ def trace(site: Site, asked: Asked) -> dict[str, Any]:
         raise InvalidInputError(f"there is no question '{question}'", hint=f"ask {', '.join(_QUESTIONS)}.")
     depth = asked.number("depth", 0, most=100) or None
     table = site.open(asked.text("table"), asked.optional("branch"))
-    with reading(site):
-        lineage = lineage_of(site, table)
-        found: Trace
-        if question == "upstream":
-            found = lineage.upstream(snapshots, depth=depth)
-        elif question == "downstream" or snapshots is None:
-            found = lineage.downstream(snapshots, depth=depth)
-        else:
-            found = lineage.impact(snapshots, depth=depth)
+    lineage = lineage_of(site, table)
+    found: Trace
+    if question == "upstream":
+        found = lineage.upstream(snapshots, depth=depth)
+    elif question == "downstream" or snapshots is None:
+        found = lineage.downstream(snapshots, depth=depth)
+    else:
+        found = lineage.impact(snapshots, depth=depth)
     return found.to_dict()
 
 
 def producer(site: Site, asked: Asked) -> dict[str, Any]:
     """Return what made a snapshot."""
     table = site.open(asked.text("table"), asked.optional("branch"))
-    with reading(site):
-        return lineage_of(site, table).producer(asked.optional("snapshot")).to_dict()
+    return lineage_of(site, table).producer(asked.optional("snapshot")).to_dict()

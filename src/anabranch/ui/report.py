@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ from anabranch.verbs.branches import sides_of
 _MOST_TABLES: Final = 5_000
 _AT_ONCE: Final = 60
 _OF_A_TABLE: Final = (
-    *("table", "health", "schemas", "sizes", "history", "graph", "rows", "statistics", "partitions"),
+    *("table", "health", "schemas", "sizes", "trend", "history", "graph", "rows", "statistics", "partitions"),
 )
 
 
@@ -98,6 +99,8 @@ def _put_lake(data: _Data, site: Site) -> None:
         asked = Asked(("name", name) for name in names[first : first + _AT_ONCE])
         facts |= ANSWERS["facts"](site, asked)
     data.found["facts"] = facts
+    with suppress(AnabranchError):  # which the answers tell
+        site.calm.catch_up()  # to its end: a file is not asked again
     data.try_to_put("jobs")
     data.try_to_put("lineage")
 

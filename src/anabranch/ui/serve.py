@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import socket
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +18,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.ui.app import make_app
 from anabranch.ui.guard import Guard, new_secret
 from anabranch.ui.site import Site
-from anabranch.verbs.memory import limit_metadata_cache
+from anabranch.verbs.memory import keep_pandas_out, limit_metadata_cache, settle_imports
 
 ADDRESS: Final = "127.0.0.1"
 USUAL_PORT: Final = 8765
@@ -90,8 +91,11 @@ def serve(site: Site, *, port: int | None, browser: bool, say: Callable[[str], N
         say: tells the address.
     """
     limit_metadata_cache(_CACHED_METADATA)
+    keep_pandas_out()
+    settle_imports()
     server = Server(site, port)
     say(server.url)
+    threading.Thread(target=_load_what_comes_next, daemon=True).start()
     leading = open_in_browser(server.url) if browser else None
     try:
         with suppress(KeyboardInterrupt):  # that is how it ends
@@ -100,6 +104,14 @@ def serve(site: Site, *, port: int | None, browser: bool, say: Callable[[str], N
         if leading is not None:
             leading.unlink(missing_ok=True)
         site.actions.close()
+
+
+def _load_what_comes_next() -> None:
+    """Import what the first answers need, while the browser starts."""
+    import anabranch.lineage.index
+    import anabranch.system_tables
+
+    _ = anabranch
 
 
 def open_in_browser(url: str) -> Path:

@@ -82,8 +82,6 @@ class Site:
         self.is_ending = False
         """Whether the server stops, so that whoever waits for changes shall not."""
         self.calm = CalmLineage(lake, runtime)
-        self.one_at_a_time = threading.Lock()
-        """Held by questions to the index of lineage, which takes in new commits first."""
 
     def table(self, asked: Asked) -> Table:
         """Open the table, branch and moment that a request names. Raises `NotFoundError`, `InvalidInputError`."""

@@ -16,7 +16,7 @@ from anabranch.options import TARGET_FILE_SIZE
 from anabranch.system_tables import View, read_system_table
 from anabranch.ui.asked import Asked
 from anabranch.ui.cells import cell
-from anabranch.ui.history import COLUMNS, other_branches, snapshot_prefix
+from anabranch.ui.history import COLUMNS, other_branches, sampled, snapshot_prefix
 from anabranch.ui.site import Site, stamp
 from anabranch.ui.statistics import column_statistics
 from anabranch.verbs.tables import describe_table, phrases, shown_options
@@ -163,15 +163,18 @@ def statistics(site: Site, asked: Asked) -> dict[str, Any]:
     return site.kept_for_good(("statistics", view.name, stamp(view)), lambda: column_statistics(view))
 
 
+def trend(site: Site, asked: Asked) -> list[tuple[int, int, int]]:
+    """Return time, snapshot and rows of some snapshots, evenly spread over the history."""
+    lines = sampled(site.open(asked.text("table"), asked.optional("branch")))
+    return sorted((line.millis, line.id, line.rows) for line in lines if line.rows is not None)
+
+
 def sizes(site: Site, asked: Asked) -> list[list[int]]:
     """Return time, snapshot and bytes of the live files of some snapshots, evenly spread over the history."""
     view = site.open(asked.text("table"), asked.optional("branch"))
     most = asked.number("points", 12, least=2, most=24)
-    history = site.histories.of(view)
-    lines = history.page(view, None, _MOST_LINES)[0]
-    step = max(1, (len(lines) - 1) // (most - 1))
     found = []
-    for line in dict.fromkeys([*lines[::step], *lines[-1:]]):
+    for line in sampled(view, most):
         try:
             size = site.kept_for_good(("bytes", line.stamp), lambda line=line: _bytes(view, line.id))  # type: ignore[misc]
         except AnabranchError:  # it has expired meanwhile

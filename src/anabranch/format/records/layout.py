@@ -7,6 +7,7 @@ the table's. The text of a partition's folder is made in `anabranch.format.rows.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError
@@ -238,8 +239,11 @@ def check_file_name(name: str, *, path: str) -> None:
         )
 
 
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
 def _is_printable(name: str) -> bool:
-    return not any(c < " " or "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" for c in name)
+    return _UNPRINTABLE.search(name) is None
 
 
 def _suffix(name: str, prefix: str) -> str | None:

@@ -32,8 +32,9 @@ class JsonObject:
         try:
             value = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
             _check_depth(value)
-            # Escapes can spell half of a surrogate pair, which no file could be written with again.
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+            if b"\\u" in data:
+                # Escapes can spell half of a surrogate pair, which no file could be written with again.
+                json.dumps(value, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
             raise CorruptTableError(
                 f"is no readable JSON: {_reason(error)}",

@@ -328,6 +328,8 @@ class SnapshotLog:
         hint = self._hint(self._layout.earliest_hint_path)
         if hint is not None and self.is_there(hint) and not (hint > 1 and self.is_there(hint - 1)):
             return hint
+        if self.is_there(1):  # nothing has expired yet: no need to list what may be thousands
+            return 1
         ids = self.ids()
         return ids[0] if ids else None
 

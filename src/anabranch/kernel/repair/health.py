@@ -147,7 +147,9 @@ def health(
     Raises `CorruptTableError`, `UnsupportedFeatureError`.
     """
     live = live_files(context, snapshot)
-    gain = gain_of(live, full_outline(live, schema, options), options)
+    # One file alone is never rewritten, and most tables of a large lake are that small.
+    outline = full_outline(live, schema, options) if len(live) > 1 else []
+    gain = gain_of(live, outline, options)
     partitions = _by_partition(live, Limits.of(options))
     ids = context.snapshots.ids()
     findings = [
@@ -206,6 +208,8 @@ def _by_partition(live: EntryFrame, limits: Limits) -> pl.DataFrame:
 
 
 def _worst(partitions: pl.DataFrame, schema: TableSchema) -> tuple[PartitionHealth, ...]:
+    if partitions["small_files"].sum() < 2:
+        return ()
     most = partitions.filter(pl.col("small_files") > 1).sort(
         "small_files", descending=True, maintain_order=True
     )
