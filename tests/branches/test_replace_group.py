@@ -51,8 +51,8 @@ def test_records_are_read_as_they_were_written():
         GroupIntent((), 5, 4, None, None, None, "t"),
     ):
         assert GroupIntent.from_json(intent.to_json(), path="p") == intent
-    for made in (True, False):
-        decision = GroupDecision("t", made, 5, None, "u")
+    for outcome in ("replaced", "stay"):
+        decision = GroupDecision("t", outcome, 5, None, "u")
         assert GroupDecision.from_json(decision.to_json(), path="p") == decision
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.format.text.record import JsonRecord, Stored
 
 DELETED_PREFIX = "DELETED-"
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class BranchOperation:
+class BranchOperation(JsonRecord):
     """Something that was done with a branch."""
 
     time_millis: int
@@ -26,43 +27,14 @@ class BranchOperation:
     branch: str
     """Its name then; ``main`` for the branch in the table's own folder."""
     branch_uuid: str
-    snapshot_id: int | None = None
+    snapshot_id: Annotated[int | None, Stored(key="snapshot")] = None
     """Of the branch: what it began with, what was audited or merged, what became main."""
-    main_snapshot_id: int | None = None
+    main_snapshot_id: Annotated[int | None, Stored(key="mainSnapshot")] = None
     """Of main: what the branch was made from, what the merge or the replacing commit made, the
     last of a main that was replaced."""
     by: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     """As JSON has values."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "timeMillis": self.time_millis,
-            "operation": self.operation,
-            "branch": self.branch,
-            "branchUuid": self.branch_uuid,
-            "snapshot": self.snapshot_id,
-            "mainSnapshot": self.main_snapshot_id,
-            "by": self.by,
-            "details": dict(self.details),
-        }
-
-    @classmethod
-    def from_object(cls, content: JsonObject) -> BranchOperation:
-        """Raises `CorruptTableError`."""
-        details = content.values.get("details")
-        if not isinstance(details, dict):
-            content.fail("an operation has no 'details'")
-        return cls(
-            content.integer("timeMillis"),
-            content.text("operation"),
-            content.text("branch"),
-            content.text("branchUuid"),
-            content.optional_integer("snapshot"),
-            content.optional_integer("mainSnapshot"),
-            content.optional_text("by"),
-            details,
-        )
 
 
 def operations_to_json(operations: tuple[BranchOperation, ...]) -> bytes:
@@ -74,7 +46,4 @@ def operations_from_json(data: bytes, *, path: str) -> tuple[BranchOperation, ..
     """Parse a file. Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
     content = JsonObject.parse(data, path=path)
     content.version(_VERSION)
-    items = content.items("operations")
-    if not all(isinstance(item, dict) for item in items):
-        content.fail("'operations' holds what is no object")
-    return tuple(BranchOperation.from_object(JsonObject(item, path)) for item in items)
+    return tuple(BranchOperation.from_dict(item, where=path) for item in content.items("operations"))

@@ -9,17 +9,15 @@ the table can be understood without its warehouse.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal
 
-from anabranch.errors import CorruptTableError
 from anabranch.format.records.main_pointer import BranchRef
-from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 
 GROUPS_FOLDER = "groups"
 """In the warehouse, beside the folders of the databases."""
 GROUP_PREFIX = "GROUP-"
 _DECIDED = ".decided"
-_VERSION = 1
 
 
 def group_path(number: int) -> str:
@@ -33,37 +31,20 @@ def decision_path(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(JsonRecord):
     """A table whose main is to be replaced together with others."""
 
     table: str
     """``database.table`` when it was announced."""
-    table_uuid: str
+    table_uuid: Annotated[str, Stored(key="uuid")]
     target: BranchRef
     """The branch that is to be main."""
-    generation: int
+    generation: Annotated[int, Stored(minimum=1)]
     """Number of the replacement in the table."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "table": self.table,
-            "uuid": self.table_uuid,
-            "target": self.target.to_dict(),
-            "generation": self.generation,
-        }
-
-    @classmethod
-    def from_dict(cls, value: Any, *, where: str) -> GroupMember:
-        """Raises `CorruptTableError` naming `where`."""
-        match value:
-            case {"table": str(table), "uuid": str(uuid), "generation": int(generation)} if generation > 0:
-                return cls(table, uuid, BranchRef.from_dict(value.get("target"), where=where), generation)
-            case _:
-                raise CorruptTableError("names no table (table, uuid, target, generation)", path=where)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupIntent:
+class GroupIntent(JsonFile):
     """Intent of a replacement of main in several tables that is under way."""
 
     members: tuple[GroupMember, ...]
@@ -72,80 +53,26 @@ class GroupIntent:
     made_millis: int
     made_by: str | None
     reason: str | None
-    undoes: int | None
+    undoes: Annotated[int | None, Stored(minimum=1)]
     """The group that this one takes back."""
     token: str
     """Unique to this attempt."""
 
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        return to_bytes(
-            {
-                "version": _VERSION,
-                "members": [member.to_dict() for member in self.members],
-                "deadlineMillis": self.deadline_millis,
-                "madeMillis": self.made_millis,
-                "madeBy": self.made_by,
-                "reason": self.reason,
-                "undoes": self.undoes,
-                "token": self.token,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> GroupIntent:
-        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        content = JsonObject.parse(data, path=path)
-        content.version(_VERSION)
-        return cls(
-            tuple(GroupMember.from_dict(item, where=path) for item in content.items("members")),
-            content.integer("deadlineMillis"),
-            content.integer("madeMillis"),
-            content.optional_text("madeBy"),
-            content.optional_text("reason"),
-            content.optional_integer("undoes", minimum=1),
-            content.text("token"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class GroupDecision:
+class GroupDecision(JsonFile):
     """Whether the mains of all tables of a group were replaced, or all stay."""
 
     group: str
     """Token of what was announced: numbers of groups are those of one warehouse."""
-    made: bool
+    outcome: Literal["replaced", "stay"]
     made_millis: int
     """Epoch milliseconds."""
     made_by: str | None
     token: str
     """Unique to the process that put it."""
 
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        return to_bytes(
-            {
-                "version": _VERSION,
-                "group": self.group,
-                "outcome": "replaced" if self.made else "stay",
-                "madeMillis": self.made_millis,
-                "madeBy": self.made_by,
-                "token": self.token,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> GroupDecision:
-        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        content = JsonObject.parse(data, path=path)
-        content.version(_VERSION)
-        outcome = content.text("outcome")
-        if outcome not in ("replaced", "stay"):
-            content.fail(f"'outcome' is '{outcome}', expected 'replaced' or 'stay'")
-        return cls(
-            content.text("group"),
-            outcome == "replaced",
-            content.integer("madeMillis"),
-            content.optional_text("madeBy"),
-            content.text("token"),
-        )
+    @property
+    def made(self) -> bool:
+        """Whether the mains were replaced."""
+        return self.outcome == "replaced"

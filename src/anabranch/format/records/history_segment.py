@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Final, Self
 
 import zstandard
 
@@ -19,22 +19,16 @@ from anabranch.errors import CorruptTableError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.json_object import JsonObject
+from anabranch.format.text.record import JsonRecord, Stored
 
 _VERSION: Final = 1
-_KNOWN: Final = frozenset(
-    {
-        *("id", "stamp", "schemaId", "commitKind", "commitUser", "commitIdentifier", "timeMillis"),
-        *("totalRecordCount", "deltaRecordCount", "watermark", "properties"),
-    }
-)
-_KNOWN_OF_HEAD: Final = frozenset({"version", "branch"})
 _LEVEL: Final = 3
 _MAX_BYTES: Final = 1 << 30
 _NAME: Final = re.compile(r"history-([^/]+)-([1-9][0-9]{0,18})-([1-9][0-9]{0,18})-([0-9a-f]{16})")
 
 
 @dataclass(frozen=True, slots=True)
-class BranchFacts:
+class BranchFacts(JsonRecord):
     """Facts about a branch that never change."""
 
     uuid: str
@@ -45,12 +39,12 @@ class BranchFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class PastSnapshot:
+class PastSnapshot(JsonRecord):
     """A snapshot that may be gone: what it says but for its files. See `Snapshot`."""
 
-    id: int
+    id: Annotated[int, Stored(minimum=1)]
     stamp: str
-    schema_id: int
+    schema_id: Annotated[int, Stored(minimum=0)]
     commit_kind: CommitKind
     commit_user: str
     commit_identifier: int
@@ -59,59 +53,12 @@ class PastSnapshot:
     delta_record_count: int | None = None
     watermark: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    others: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    others: Annotated[Mapping[str, Any], Stored(others=True)] = field(default_factory=dict, compare=False)
     """Fields that this release does not know."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Self:
-        return cls(
-            snapshot.id,
-            snapshot.stamp,
-            snapshot.schema_id,
-            snapshot.commit_kind,
-            snapshot.commit_user,
-            snapshot.commit_identifier,
-            snapshot.time_millis,
-            snapshot.total_record_count,
-            snapshot.delta_record_count,
-            snapshot.watermark,
-            snapshot.properties,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            **self.others,
-            "id": self.id,
-            "stamp": self.stamp,
-            "schemaId": self.schema_id,
-            "commitKind": self.commit_kind.value,
-            "commitUser": self.commit_user,
-            "commitIdentifier": self.commit_identifier,
-            "timeMillis": self.time_millis,
-            "totalRecordCount": self.total_record_count,
-            "deltaRecordCount": self.delta_record_count,
-            "watermark": self.watermark,
-            "properties": dict(self.properties),
-        }
-
-    @classmethod
-    def from_object(cls, content: JsonObject) -> Self:
-        """Raises `CorruptTableError`."""
-        return cls(
-            content.integer("id", minimum=1),
-            content.text("stamp"),
-            content.integer("schemaId", minimum=0),
-            _kind(content),
-            content.text("commitUser"),
-            content.integer("commitIdentifier"),
-            content.integer("timeMillis"),
-            content.optional_integer("totalRecordCount"),
-            content.optional_integer("deltaRecordCount"),
-            content.optional_integer("watermark"),
-            content.optional_text_map("properties"),
-            content.others(_KNOWN),
-        )
+        return cls(**{f.name: getattr(snapshot, f.name) for f in fields(cls) if f.name != "others"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +99,8 @@ class HistorySegment:
 
     def to_bytes(self) -> bytes:
         """The content of the file; the same for the same snapshots."""
-        branch = {
-            "uuid": self.branch.uuid,
-            "name": self.branch.name,
-            "fork": None if self.branch.fork is None else self.branch.fork.to_dict(),
-        }
-        lines = [
-            {**self.others, "version": _VERSION, "branch": branch},
-            *(s.to_dict() for s in self.snapshots),
-        ]
+        head = {**self.others, "version": _VERSION, "branch": self.branch.to_dict()}
+        lines = [head, *(s.to_dict() for s in self.snapshots)]
         text = "".join(f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
         return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(text.encode())
 
@@ -179,21 +119,5 @@ class HistorySegment:
         head, *rest = (JsonObject.parse(line, path=path) for line in lines)
         head.version(_VERSION)
         snapshots = [PastSnapshot.from_object(line) for line in rest]
-        return cls(_facts(head), snapshots, head.others(_KNOWN_OF_HEAD))
-
-
-def _facts(content: JsonObject) -> BranchFacts:
-    branch = content.values.get("branch")
-    match branch:
-        case {"uuid": str(uuid), "name": str() | None as name, "fork": fork}:
-            begun = None if fork is None else SnapshotRef.from_dict(fork, where=content.path)
-            return BranchFacts(uuid, name, begun)
-        case _:
-            raise CorruptTableError("does not say which branch it is of", path=content.path)
-
-
-def _kind(content: JsonObject) -> CommitKind:
-    try:
-        return CommitKind(content.text("commitKind"))
-    except ValueError:
-        content.fail(f"'commitKind' is '{content.text('commitKind')}', expected {', '.join(CommitKind)}")
+        branch = BranchFacts.from_dict(head.values.get("branch"), where=path)
+        return cls(branch, snapshots, head.others({"version", "branch"}))

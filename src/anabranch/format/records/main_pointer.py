@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from anabranch.errors import CorruptTableError
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.format.text.record import JsonFile, JsonRecord, Stored, keys_of
 
 MAIN_PREFIX = "MAIN-"
 SEAL_PREFIX = "SEAL-"
@@ -25,15 +25,6 @@ RELEASE_PREFIX = "RELEASE-"
 HINT_FILE = "MAIN-BRANCH"
 """Holds the name of main for people; never read."""
 
-_VERSION = 1
-_GROUP_VERSION = 2
-"""Of a pointer that counts only if its group was made."""
-_KNOWN: Final = frozenset(
-    {
-        *("version", "outcome", "main", "madeMillis", "madeBy", "token", "group"),
-        *("old", "head", "fork", "taken", "resume", "audit", "reason", "undoes"),
-    }
-)
 _FORMER = re.compile(r"main@([1-9][0-9]{0,17})")
 
 
@@ -49,7 +40,7 @@ def former_main_name(generation: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class BranchRef:
+class BranchRef(JsonRecord):
     """A branch by the folder it lies in and by its identity."""
 
     name: str | None
@@ -59,21 +50,9 @@ class BranchRef:
     def __str__(self) -> str:
         return "the table's own folder" if self.name is None else f"branch '{self.name}'"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "uuid": self.uuid}
-
-    @classmethod
-    def from_dict(cls, value: Any, *, where: str) -> BranchRef:
-        """Raises `CorruptTableError` naming `where`."""
-        match value:
-            case {"name": str() | None as name, "uuid": str(uuid)}:
-                return cls(name, uuid)
-            case _:
-                raise CorruptTableError("is no reference to a branch (name, uuid)", path=where)
-
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(JsonRecord):
     """The main that a replacement replaced, and what of the new main it knew."""
 
     old: BranchRef
@@ -89,26 +68,29 @@ class Replaced:
     audit: str | None = None
     """Which audit the new main had passed."""
     reason: str | None = None
-    undoes: int | None = None
+    undoes: Annotated[int | None, Stored(minimum=1)] = None
     """The replacement that this one takes back."""
 
 
 @dataclass(frozen=True, slots=True)
-class MainPointer:
+class MainPointer(JsonFile):
     """Record of which branch is main from now on."""
 
-    generation: int
+    VERSION: ClassVar = 2
+    """Of a pointer that counts only if its group was made; others have 1."""
+
+    generation: Annotated[int, Stored(apart=True)]
     main: BranchRef
-    replaced: Replaced | None
+    replaced: Annotated[Replaced | None, Stored(apart=True)]
     """None if main stays what it was: a replacement was announced and did not come to its end."""
     made_millis: int
     """Epoch milliseconds."""
     made_by: str | None
     token: str
     """Unique to the process that put it; the same for all pointers of a group."""
-    group: int | None = None
+    group: Annotated[int | None, Stored(minimum=1, seldom=True)] = None
     """Number of the group of replacements that it belongs to."""
-    others: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    others: Annotated[Mapping[str, Any], Stored(apart=True)] = field(default_factory=dict, compare=False)
     """Fields that this release does not know."""
 
     def stays(self) -> MainPointer:
@@ -120,129 +102,42 @@ class MainPointer:
         return to_bytes(
             {
                 **self.others,
-                "version": _VERSION if self.group is None else _GROUP_VERSION,
+                "version": 1 if self.group is None else self.VERSION,
                 "outcome": "stay" if self.replaced is None else "replaced",
-                "main": self.main.to_dict(),
-                "madeMillis": self.made_millis,
-                "madeBy": self.made_by,
-                "token": self.token,
-                **({} if self.group is None else {"group": self.group}),
-                **({} if self.replaced is None else _replaced_to_dict(self.replaced)),
+                **self.to_dict(),
+                **({} if self.replaced is None else self.replaced.to_dict()),
             }
         )
 
     @classmethod
-    def from_json(cls, data: bytes, *, generation: int, path: str) -> MainPointer:
-        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        content = JsonObject.parse(data, path=path)
-        content.version(_GROUP_VERSION)
+    def from_object(cls, content: JsonObject, **apart: Any) -> Self:
+        """Read the record. Raises `CorruptTableError` naming the file."""
         outcome = content.text("outcome")
         if outcome not in ("stay", "replaced"):
             content.fail(f"'outcome' is '{outcome}', expected 'stay' or 'replaced'")
-        return cls(
-            generation,
-            BranchRef.from_dict(content.values.get("main"), where=path),
-            _replaced_of(content) if outcome == "replaced" else None,
-            content.integer("madeMillis"),
-            content.optional_text("madeBy"),
-            content.text("token"),
-            content.optional_integer("group", minimum=1),
-            content.others(_KNOWN),
-        )
+        replaced = Replaced.from_object(content) if outcome == "replaced" else None
+        known = {"version", "outcome", *keys_of(cls), *keys_of(Replaced)}
+        return cls(**cls.fields_of(content), **apart, replaced=replaced, others=content.others(known))
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(JsonFile):
     """Intent of a replacement of main that is under way."""
 
     target: BranchRef
     """The branch that is to be main."""
     deadline_millis: int
     """Epoch milliseconds by the clock of who replaces; from then on anybody may decide that main stays."""
-    timeout_millis: int
+    timeout_millis: Annotated[int, Stored(minimum=0)]
     """How long nobody waits longer, whatever the clocks say."""
     made_by: str | None
     token: str
 
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        return to_bytes(
-            {
-                "version": _VERSION,
-                "target": self.target.to_dict(),
-                "deadlineMillis": self.deadline_millis,
-                "timeoutMillis": self.timeout_millis,
-                "madeBy": self.made_by,
-                "token": self.token,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> Seal:
-        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        content = JsonObject.parse(data, path=path)
-        content.version(_VERSION)
-        return cls(
-            BranchRef.from_dict(content.values.get("target"), where=path),
-            content.integer("deadlineMillis"),
-            content.integer("timeoutMillis", minimum=0),
-            content.optional_text("madeBy"),
-            content.text("token"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(JsonFile):
     """Decision about a replaced main: it is dropped, or made main again. The first one written counts."""
 
     what: Literal["drop", "back"]
     made_millis: int
     token: str
-
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        return to_bytes(
-            {"version": _VERSION, "what": self.what, "madeMillis": self.made_millis, "token": self.token}
-        )
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> Release:
-        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        content = JsonObject.parse(data, path=path)
-        content.version(_VERSION)
-        made, token = content.integer("madeMillis"), content.text("token")
-        what = content.text("what")
-        if what not in ("drop", "back"):
-            content.fail(f"'what' is '{what}', expected 'drop' or 'back'")
-        return cls("drop" if what == "drop" else "back", made, token)
-
-
-def _replaced_to_dict(replaced: Replaced) -> dict[str, Any]:
-    return {
-        "old": replaced.old.to_dict(),
-        "head": replaced.head.to_dict(),
-        "fork": replaced.fork.to_dict(),
-        "taken": replaced.taken.to_dict(),
-        "resume": replaced.resume.to_dict(),
-        "audit": replaced.audit,
-        "reason": replaced.reason,
-        "undoes": replaced.undoes,
-    }
-
-
-def _replaced_of(content: JsonObject) -> Replaced:
-    path = content.path
-
-    def reference(key: str) -> SnapshotRef:
-        return SnapshotRef.from_dict(content.values.get(key), where=path)
-
-    return Replaced(
-        BranchRef.from_dict(content.values.get("old"), where=path),
-        reference("head"),
-        reference("fork"),
-        reference("taken"),
-        reference("resume"),
-        content.optional_text("audit"),
-        content.optional_text("reason"),
-        content.optional_integer("undoes", minimum=1),
-    )

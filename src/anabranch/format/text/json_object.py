@@ -86,6 +86,12 @@ class JsonObject:
             self.fail(f"'{key}' is {describe(value)}, expected text")
         return value
 
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key)
+        if not isinstance(value, bool):
+            self.fail(f"'{key}' is {describe(value)}, expected true or false")
+        return value
+
     def items(self, key: str) -> list[Any]:
         """A JSON array, its members not yet checked."""
         value = self.values.get(key)

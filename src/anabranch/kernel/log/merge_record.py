@@ -10,18 +10,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Final
 
-from anabranch.errors import CorruptTableError, InvalidInputError
+from anabranch.errors import InvalidInputError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
-from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.parallel import each
 
 _FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
-_VERSION: Final = 1
 
 
 class Choice(StrEnum):
@@ -34,7 +33,7 @@ class Choice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(JsonRecord):
     """Conflict choices that a person makes beforehand."""
 
     everywhere: Choice | None = None
@@ -46,22 +45,6 @@ class Wishes:
 
     def of(self, partition: str) -> Choice | None:
         return self.partitions.get(partition, self.everywhere)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "everywhere": self.everywhere,
-            "partitions": dict(self.partitions),
-            "allowSourceOverlap": self.allow_source_overlap,
-        }
-
-    @classmethod
-    def from_dict(cls, value: Any) -> Wishes:
-        everywhere = value["everywhere"]
-        return cls(
-            None if everywhere is None else Choice(everywhere),
-            {str(partition): Choice(choice) for partition, choice in value["partitions"].items()},
-            bool(value["allowSourceOverlap"]),
-        )
 
 
 _EVERYWHERE: Final = "*"
@@ -85,14 +68,14 @@ def wishes_of(resolve: str | Mapping[str, str] | None, *, allow_source_overlap: 
 
 
 @dataclass(frozen=True, slots=True)
-class MergeRecord:
+class MergeRecord(JsonFile):
     """Intent of a merge."""
 
-    number: int
+    number: Annotated[int, Stored(key="merge", minimum=1)]
     """k: the number of the merge within its branch, from 1."""
     head: Snapshot
     """The branch is merged up to this snapshot of it."""
-    schema_id: int
+    schema_id: Annotated[int, Stored(minimum=0)]
     """The branch's newest schema, which is merged; that of `head` may be older."""
     main: SnapshotRef
     """The newest snapshot of main before the merge; the merge's own comes after it."""
@@ -100,82 +83,18 @@ class MergeRecord:
     created_millis: int
     """Epoch milliseconds."""
 
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        return to_bytes(
-            {
-                "version": _VERSION,
-                "merge": self.number,
-                "head": self.head.to_dict(),
-                "schemaId": self.schema_id,
-                "main": self.main.to_dict(),
-                "wishes": self.wishes.to_dict(),
-                "createdMillis": self.created_millis,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> MergeRecord:
-        """Parse a record. Raises `CorruptTableError` naming `path`."""
-        content = JsonObject.parse(data, path=path)
-        content.version(_VERSION)
-        try:
-            main, head = content.values["main"], JsonObject(content.values["head"], path)
-            wishes = Wishes.from_dict(content.values["wishes"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptTableError("is no record of a merge", path=path) from error
-        return cls(
-            number=content.integer("merge", minimum=1),
-            head=Snapshot.from_object(head),
-            schema_id=content.integer("schemaId", minimum=0),
-            main=SnapshotRef.from_dict(main, where=path),
-            wishes=wishes,
-            created_millis=content.integer("createdMillis"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class MergeEnd:
+class MergeEnd(JsonFile):
     """Outcome of a merge."""
 
-    number: int
+    number: Annotated[int, Stored(key="merge", minimum=1)]
     snapshot: SnapshotRef | None
     """The snapshot of main that the merge made; None if it was abandoned, and nothing was merged."""
     replaced: frozenset[bytes] = frozenset()
     """Partition rows whose files were replaced by the branch's."""
     theirs: frozenset[bytes] = frozenset()
     """Those of them that a person chose to take from the branch, which from then on counts as knowing main there."""
-
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        return to_bytes(
-            {
-                "version": _VERSION,
-                "merge": self.number,
-                "snapshot": None if self.snapshot is None else self.snapshot.to_dict(),
-                "replaced": sorted(row.hex() for row in self.replaced),
-                "theirs": sorted(row.hex() for row in self.theirs),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> MergeEnd:
-        """Parse a record. Raises `CorruptTableError` naming `path`."""
-        content = JsonObject.parse(data, path=path)
-        content.version(_VERSION)
-        made: Any = content.values.get("snapshot")
-        try:
-            replaced, theirs = (
-                frozenset(bytes.fromhex(row) for row in content.texts(key)) for key in ("replaced", "theirs")
-            )
-        except ValueError as error:
-            raise CorruptTableError("names a partition that is no bytes", path=path) from error
-        return cls(
-            content.integer("merge", minimum=1),
-            None if made is None else SnapshotRef.from_dict(made, where=path),
-            replaced,
-            theirs,
-        )
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def stay(context: TableContext, generation: int, by: str | None = None) -> None:
         return
     proposed = proposed_pointer(context, generation)
     if proposed is not None and proposed.group is not None and context.groups is not None:
-        decided = GroupDecision(proposed.token, False, pointer.made_millis, by, pointer.token)
+        decided = GroupDecision(proposed.token, "stay", pointer.made_millis, by, pointer.token)
         with suppress(CommitOutcomeUnknownError):
             put_decision(context.groups, proposed.group, decided)
 

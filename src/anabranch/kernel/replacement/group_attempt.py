@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Literal
 
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, SealedBranchError, StorageError
 from anabranch.format.records.group import GroupDecision, GroupIntent, GroupMember
@@ -155,8 +156,9 @@ class _Attempt:
     def _decision(self, *, made: bool) -> GroupDecision:
         first = self.members[0]
         runtime = first.main.runtime
+        outcome: Literal["replaced", "stay"] = "replaced" if made else "stay"
         return GroupDecision(
-            self.token, made, runtime.clock.now_millis(), first.replacing.wishes.by, runtime.ids.uuid()
+            self.token, outcome, runtime.clock.now_millis(), first.replacing.wishes.by, runtime.ids.uuid()
         )
 
 

@@ -1,0 +1,247 @@
+"""Records that are declared by their fields: what a class says of a field is how it is read from JSON and written to it.
+
+A record is a frozen dataclass. The key of a field is its name in camel case, its type says what the key must hold, and
+`Stored` says what is otherwise. So the declaration is the documentation of the file.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from functools import partial
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from anabranch.errors import CorruptTableError
+from anabranch.format.text.json_object import MIN_LONG, JsonObject, describe, to_bytes
+
+Read = Callable[[JsonObject, str], Any]
+"""Reads the value of a key; what is missing or null is an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """How a field is stored, where its name and type do not say it: ``Annotated[int, Stored(key="schemaId", minimum=0)]``."""
+
+    key: str | None = None
+    minimum: int = MIN_LONG
+    seldom: bool = False
+    """Whether it is left out of the file while it is None, false or empty."""
+    apart: bool = False
+    """Whether it is not in the file, such as a number in the file's name; whoever reads the record gives it."""
+    others: bool = False
+    """Whether it takes the fields that this release does not know, which are written again with the file."""
+
+
+class JsonRecord:
+    """An object in a file of ours."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        values: dict[str, Any] = {}
+        for field in _fields(type(self)):
+            value = getattr(self, field.name)
+            if field.stored.others:
+                values.update(value)
+            elif not field.stored.apart and (value or not field.stored.seldom):
+                values[field.key] = to_json_value(value)
+        return values
+
+    @classmethod
+    def from_object(cls, content: JsonObject, **apart: Any) -> Self:
+        """Read the record. Raises `CorruptTableError` naming the file.
+
+        Args:
+            content: the object.
+            apart: the fields that are not in it.
+        """
+        return cls(**cls.fields_of(content), **apart)
+
+    @classmethod
+    def fields_of(cls, content: JsonObject) -> dict[str, Any]:
+        """Read the fields that are in the file. Raises `CorruptTableError` naming it."""
+        return {f.name: f.of(content, cls) for f in _fields(cls) if not f.stored.apart}
+
+    @classmethod
+    def from_dict(cls, value: Any, *, where: str) -> Self:
+        """Read the record from a JSON value. Raises `CorruptTableError` naming `where`."""
+        if not isinstance(value, dict):
+            keys = ", ".join(keys_of(cls))
+            raise CorruptTableError(f"holds {describe(value)}, expected an object of {keys}", path=where)
+        return cls.from_object(JsonObject(value, where))
+
+
+class JsonFile(JsonRecord):
+    """A file of ours that holds one record."""
+
+    __slots__ = ()
+
+    VERSION: ClassVar[int] = 1
+    """Newest version of the file that this release reads, and the one that it writes."""
+    HINT: ClassVar[str | None] = None
+    """What to do about a file that is damaged; None for what is said of every file of a table."""
+
+    def to_json(self) -> bytes:
+        """The content of the file."""
+        return to_bytes({"version": self.VERSION, **self.to_dict()})
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str, **apart: Any) -> Self:
+        """Read the file. Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer.
+
+        Args:
+            data: the content.
+            path: of the file.
+            apart: the fields that are not in it.
+        """
+        try:
+            content = JsonObject.parse(data, path=path)
+            content.version(cls.VERSION)
+            return cls.from_object(content, **apart)
+        except CorruptTableError as error:
+            if cls.HINT is None:
+                raise
+            raise CorruptTableError(error.message, path=path, hint=cls.HINT) from error
+
+
+def keys_of(record: type[JsonRecord]) -> tuple[str, ...]:
+    """Return the keys of a record that this release knows, without the version of a file."""
+    return tuple(f.key for f in _fields(record) if not f.stored.others and not f.stored.apart)
+
+
+def to_json_value(value: Any) -> Any:
+    """Return what stands for a value of a field in JSON."""
+    match value:
+        case JsonRecord():
+            return value.to_dict()
+        case bytes():
+            return value.hex()
+        case StrEnum():
+            return value.value
+        case Mapping():
+            return {key: to_json_value(inner) for key, inner in value.items()}
+        case frozenset():
+            return sorted(map(to_json_value, value))
+        case list() | tuple():
+            return [to_json_value(item) for item in value]
+        case _:
+            return value
+
+
+class _Field(NamedTuple):
+    name: str
+    key: str
+    stored: Stored
+    read: Read
+    is_optional: bool
+    """Whether null is a value of it."""
+    default: Callable[[], Any] | None
+    """Makes the value where the file has none; None if that is an error."""
+
+    def of(self, content: JsonObject, record: type[JsonRecord]) -> Any:
+        if self.stored.others:
+            return content.others({"version", *keys_of(record)})
+        if content.values.get(self.key) is not None:
+            return self.read(content, self.key)
+        if self.is_optional and (self.default is None or self.key in content.values):
+            return None
+        return self.read(content, self.key) if self.default is None else self.default()
+
+
+_DECLARED: dict[type[Any], tuple[_Field, ...]] = {}
+
+
+def _fields(record: type[Any]) -> tuple[_Field, ...]:
+    if record not in _DECLARED:
+        hints = get_type_hints(record, include_extras=True)
+        _DECLARED[record] = tuple(
+            _field(f.name, hints[f.name], f.default, f.default_factory) for f in fields(record)
+        )
+    return _DECLARED[record]
+
+
+def _field(name: str, hint: Any, default: Any, factory: Any) -> _Field:
+    stored = Stored()
+    if get_origin(hint) is Annotated:
+        hint, stored = get_args(hint)
+    make: Callable[[], Any] | None = None if factory is MISSING else factory
+    if default is not MISSING:
+        make = partial(_given, default)
+    is_optional = get_origin(hint) in (Union, types.UnionType)
+    if is_optional:
+        hint = next(one for one in get_args(hint) if one is not types.NoneType)
+    first, *rest = name.split("_")
+    key = stored.key or first + "".join(part.capitalize() for part in rest)
+    return _Field(name, key, stored, _reader(hint, stored), is_optional, make)
+
+
+def _given(value: Any) -> Any:
+    return value
+
+
+def _reader(hint: Any, stored: Stored) -> Read:
+    """Return what reads the values of a type."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is int:
+        return partial(_integer, minimum=stored.minimum)
+    if origin is Literal:
+        return partial(_one_of, known=parts)
+    if origin in (tuple, frozenset):
+        return partial(_collection, kind=origin, read=_reader(parts[0], stored))
+    if origin is Mapping:
+        return partial(_mapping, read=_reader(parts[1], stored))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return lambda content, key: hint(_one_of(content, key, tuple(hint)))
+    if isinstance(hint, type) and issubclass(hint, JsonRecord):
+        return lambda content, key: hint.from_object(_part(content, key))
+    return {str: JsonObject.text, bool: JsonObject.flag, bytes: _bytes}.get(hint, _anything)
+
+
+def _integer(content: JsonObject, key: str, minimum: int) -> int:
+    return content.integer(key, minimum=minimum)
+
+
+def _one_of(content: JsonObject, key: str, known: tuple[str, ...]) -> str:
+    text = content.text(key)
+    if text not in known:
+        content.fail(f"'{key}' is '{text}', expected {', '.join(known)}")
+    return text
+
+
+def _collection(content: JsonObject, key: str, kind: type, read: Read) -> Any:
+    return kind([read(JsonObject({key: item}, content.path), key) for item in content.items(key)])
+
+
+def _mapping(content: JsonObject, key: str, read: Read) -> dict[str, Any]:
+    part = _part(content, key)
+    return {name: read(part, name) for name in part.values}
+
+
+def _part(content: JsonObject, key: str) -> JsonObject:
+    """Return an object within one; messages name the file alone."""
+    return JsonObject(content.part(key).values, content.path)
+
+
+def _bytes(content: JsonObject, key: str) -> bytes:
+    try:
+        return bytes.fromhex(content.text(key))
+    except ValueError:
+        content.fail(f"'{key}' is no bytes in hex digits")
+
+
+def _anything(content: JsonObject, key: str) -> Any:
+    return content.values.get(key)
