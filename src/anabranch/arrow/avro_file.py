@@ -15,20 +15,8 @@ from anabranch.arrow.data_files import check_rows
 from anabranch.errors import CorruptTableError
 from anabranch.format.avro.container import Block, read_blocks, read_header
 from anabranch.format.avro.schema import SchemaProblemError, writer_schema
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.data_types import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    Field,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    RowType,
-    TimestampType,
-    TimeType,
-)
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.storage.protocol import Storage
 
@@ -63,19 +51,19 @@ class AvroRows:
     def rows(self) -> int:
         return self.file.file.row_count
 
-    def size(self, columns: Sequence[Field]) -> int:
+    def size(self, columns: Sequence[t.Field]) -> int:
         return 4 * len(self.file.data)
 
-    def read(self, columns: Sequence[Field]) -> pa.Table:
+    def read(self, columns: Sequence[t.Field]) -> pa.Table:
         tables = list(self._tables(columns))
         return pa.concat_tables(tables) if tables else self._table([], self._converters(columns))
 
-    def stream(self, columns: Sequence[Field], batch_rows: int) -> Iterator[pa.Table]:
+    def stream(self, columns: Sequence[t.Field], batch_rows: int) -> Iterator[pa.Table]:
         for table in self._tables(columns):
             for start in range(0, len(table), batch_rows):
                 yield table.slice(start, batch_rows)
 
-    def _tables(self, columns: Sequence[Field]) -> Iterator[pa.Table]:
+    def _tables(self, columns: Sequence[t.Field]) -> Iterator[pa.Table]:
         converters = self._converters(columns)
         count = 0
         for block in read_blocks(self.file.data, self.file.header, path=self.file.path):
@@ -83,7 +71,7 @@ class AvroRows:
             yield self._table(self._records(block), converters)
         check_rows(count, self.file.file)
 
-    def _converters(self, columns: Sequence[Field]) -> Mapping[str, ToArrow]:
+    def _converters(self, columns: Sequence[t.Field]) -> Mapping[str, ToArrow]:
         members = self.file.nodes.members(self.file.nodes.root)
         converters = {}
         for column in columns:
@@ -164,26 +152,26 @@ class _Nodes:
                     self._collect(node[key])
 
 
-def _to_arrow(nodes: _Nodes, node: Any, data_type: DataType) -> ToArrow:
+def _to_arrow(nodes: _Nodes, node: Any, data_type: t.DataType) -> ToArrow:
     """Return a converter from a node's decoded values to an Arrow array, typed as the column where Avro allows."""
     plain = nodes.plain(node)
     match data_type:
-        case RowType(fields=fields):
+        case t.RowType(fields=fields):
             return _rows_to_arrow(nodes, plain, fields)
-        case ArrayType(element=element):
+        case t.ArrayType(element=element):
             inner = _to_arrow(nodes, plain["items"], element)
             return lambda values: _lists(values, inner)
-        case MapType(key=key, value=value):
+        case t.MapType(key=key, value=value):
             return _maps_to_arrow(nodes, plain, key, value)
-        case MultisetType(element=element):
-            return _maps_to_arrow(nodes, plain, element, IntType(nullable=False))
-        case DecimalType(precision=precision, scale=scale):
+        case t.MultisetType(element=element):
+            return _maps_to_arrow(nodes, plain, element, t.IntType(nullable=False))
+        case t.DecimalType(precision=precision, scale=scale):
             stored = pa.decimal128(plain.get("precision", precision), plain.get("scale", scale))
             return lambda values: _decimals(values, stored)
-        case TimestampType() | LocalZonedTimestampType():
+        case t.TimestampType() | t.LocalZonedTimestampType():
             unit = _unit(plain, default="ms" if data_type.precision <= 3 else "us")
             return lambda values: pa.array(values, pa.int64()).view(pa.timestamp(unit))
-        case TimeType() if _unit(plain, default="ms") == "us":
+        case t.TimeType() if _unit(plain, default="ms") == "us":
             return lambda values: pa.array(values, pa.int64()).view(pa.time64("us"))
         case _:
             arrow_type = to_arrow_type(data_type)
@@ -197,7 +185,7 @@ def _unit(node: Any, *, default: str) -> str:
     return {"millis": "ms", "micros": "us", "nanos": "ns"}.get(text, default)
 
 
-def _rows_to_arrow(nodes: _Nodes, node: Any, fields: Sequence[Field]) -> ToArrow:
+def _rows_to_arrow(nodes: _Nodes, node: Any, fields: Sequence[t.Field]) -> ToArrow:
     members = nodes.members(node)
     converters = {f.name: _to_arrow(nodes, members[f.name], f.type) for f in fields if f.name in members}
 
@@ -212,7 +200,7 @@ def _rows_to_arrow(nodes: _Nodes, node: Any, fields: Sequence[Field]) -> ToArrow
     return convert
 
 
-def _maps_to_arrow(nodes: _Nodes, node: Any, key: DataType, value: DataType) -> ToArrow:
+def _maps_to_arrow(nodes: _Nodes, node: Any, key: t.DataType, value: t.DataType) -> ToArrow:
     """Return a converter for maps with non-text keys, which Avro has as arrays of key-value records."""
     if node["type"] == "map":
         keys: ToArrow = lambda found: pa.array(found, pa.string())  # noqa: E731

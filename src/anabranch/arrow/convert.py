@@ -17,32 +17,8 @@ from anabranch.arrow import nested
 from anabranch.arrow.sources import batches_of
 from anabranch.errors import SchemaError
 from anabranch.expr.row_rules import filled
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
-from anabranch.format.types.data_types import (
-    MAX_LENGTH,
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
 
 _MAX_BATCH_BYTES = 1 << 30
 """Limit for a batch's bytes: text and binary must fit 32-bit offsets."""
@@ -51,7 +27,7 @@ _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 """Arrow's view types, which many functions do not support yet, and their offset-based equivalents."""
 
 
-def convert(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
+def convert(data: Any, fields: Sequence[t.Field]) -> Iterator[pa.RecordBatch]:
     """Convert rows to batches in exactly the Arrow types of a table's columns.
 
     What has these types already is passed on without a copy. NaN, both zeros and the order of rows are kept.
@@ -80,7 +56,7 @@ def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _bounded(batch.slice(middle))
 
 
-def _fitted(batch: pa.RecordBatch, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
+def _fitted(batch: pa.RecordBatch, fields: Sequence[t.Field], schema: pa.Schema) -> pa.RecordBatch:
     positions = _match(batch.schema.names, fields, parent="")
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         _check_text(column, name)
@@ -116,7 +92,7 @@ def _has_text(kind: pa.DataType) -> bool:
     return any(_has_text(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _match(names: Sequence[str], fields: Sequence[Field], parent: str) -> list[int | None]:
+def _match(names: Sequence[str], fields: Sequence[t.Field], parent: str) -> list[int | None]:
     """Return each field's index among the names, None where it may be missing. `parent` ends with a dot."""
     found = {name: position for position, name in enumerate(names)}
     if len(found) < len(names):
@@ -153,14 +129,14 @@ def _listed(names: Sequence[str], parent: str) -> str:
     return ", ".join(f"'{parent}{name}'" for name in names)
 
 
-def fit_column(array: pa.Array, field: Field) -> pa.Array:
+def fit_column(array: pa.Array, field: t.Field) -> pa.Array:
     """Convert a column to exactly its Arrow type, with its default in place of nulls. Raises as `fit` does."""
     if field.default is None:
         return fit(array, field.type, field.name)
     return filled(fit(array, field.type.with_nullable(True), field.name), field)
 
 
-def fit(array: pa.Array, data_type: DataType, path: str, *, absent: int = 0) -> pa.Array:
+def fit(array: pa.Array, data_type: t.DataType, path: str, *, absent: int = 0) -> pa.Array:
     """Convert an array to exactly the Arrow type of a column.
 
     Args:
@@ -203,33 +179,33 @@ def _plain(array: pa.Array) -> pa.Array:
             return array
 
 
-def _is_unrestricted(data_type: DataType) -> bool:
+def _is_unrestricted(data_type: t.DataType) -> bool:
     """Whether every array of the right Arrow type is valid."""
     match data_type:
-        case CharType(length=length) | VarCharType(length=length):
-            return length == MAX_LENGTH
-        case BinaryType(length=length) | VarBinaryType(length=length):
-            return length == MAX_LENGTH
-        case ArrayType(element=element):
+        case t.CharType(length=length) | t.VarCharType(length=length):
+            return length == t.MAX_LENGTH
+        case t.BinaryType(length=length) | t.VarBinaryType(length=length):
+            return length == t.MAX_LENGTH
+        case t.ArrayType(element=element):
             return element.nullable and _is_unrestricted(element)
-        case RowType(fields=fields):
+        case t.RowType(fields=fields):
             return all(field.type.nullable and _is_unrestricted(field.type) for field in fields)
-        case MapType() | MultisetType():
+        case t.MapType() | t.MultisetType():
             return False
         case _:
             return True
 
 
-def _fit_inside(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
+def _fit_inside(array: pa.Array, data_type: t.DataType, path: str) -> pa.Array:
     match data_type:
-        case RowType():
+        case t.RowType():
             return _fit_rows(array, data_type, path)
-        case ArrayType():
+        case t.ArrayType():
             return _fit_lists(array, data_type, path)
-        case MapType(key=key, value=value):
+        case t.MapType(key=key, value=value):
             return _fit_maps(array, key, value, data_type, path)
-        case MultisetType(element=element):
-            return _fit_maps(array, element, IntType(nullable=False), data_type, path)
+        case t.MultisetType(element=element):
+            return _fit_maps(array, element, t.IntType(nullable=False), data_type, path)
         case _:
             fitted = _cast(array, data_type, path)
             _check_length(fitted, data_type, path)
@@ -239,7 +215,7 @@ def _fit_inside(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
 # Nested types. Values below a null are neither checked nor kept.
 
 
-def _fit_rows(array: pa.Array, data_type: RowType, path: str) -> pa.Array:
+def _fit_rows(array: pa.Array, data_type: t.RowType, path: str) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise _refusal(array.type, data_type, path)
     names = [array.type.field(i).name for i in range(array.type.num_fields)]
@@ -257,7 +233,7 @@ def _fit_rows(array: pa.Array, data_type: RowType, path: str) -> pa.Array:
     return nested.with_children(array, children, to_arrow_type(data_type))
 
 
-def _fit_lists(array: pa.Array, data_type: ArrayType, path: str) -> pa.Array:
+def _fit_lists(array: pa.Array, data_type: t.ArrayType, path: str) -> pa.Array:
     if not _is_any_list(array.type):
         raise _refusal(array.type, data_type, path)
     array = nested.without_hidden(array) if pa.types.is_list(array.type) else nested.to_list(array)
@@ -265,7 +241,9 @@ def _fit_lists(array: pa.Array, data_type: ArrayType, path: str) -> pa.Array:
     return nested.with_values(array, values, to_arrow_type(data_type))
 
 
-def _fit_maps(array: pa.Array, key: DataType, value: DataType, data_type: DataType, path: str) -> pa.Array:
+def _fit_maps(
+    array: pa.Array, key: t.DataType, value: t.DataType, data_type: t.DataType, path: str
+) -> pa.Array:
     if not pa.types.is_map(array.type):
         array = _as_map(array, data_type, path)
     array = nested.without_hidden(array)
@@ -274,7 +252,7 @@ def _fit_maps(array: pa.Array, key: DataType, value: DataType, data_type: DataTy
     return nested.with_entries(array, keys, fit(items, value, f"{path}.value"), to_arrow_type(data_type))
 
 
-def _as_map(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
+def _as_map(array: pa.Array, data_type: t.DataType, path: str) -> pa.Array:
     """Convert a list of key-value structs, the maps of libraries without a map type."""
     entry = array.type.value_type if _is_any_list(array.type) else None
     if entry is None or not pa.types.is_struct(entry) or [field.name for field in entry] != ["key", "value"]:
@@ -301,14 +279,14 @@ def _is_any_list(found: pa.DataType) -> bool:
 # Atomic types
 
 
-def _cast(array: pa.Array, data_type: DataType, path: str) -> pa.Array:
+def _cast(array: pa.Array, data_type: t.DataType, path: str) -> pa.Array:
     found = array.type
     target = to_arrow_type(data_type)
     if found == target:
         return array
     if not _ACCEPTED[type(data_type)](found):
         raise _refusal(found, data_type, path)
-    if isinstance(data_type, DecimalType) and pa.types.is_integer(found):
+    if isinstance(data_type, t.DecimalType) and pa.types.is_integer(found):
         digits = 20 if found == pa.uint64() else 19
         return _safely(lambda: array.cast(pa.decimal128(digits, 0)).cast(target), path)
     return _safely(lambda: array.cast(target), path)
@@ -322,36 +300,36 @@ def _is_bytes(found: pa.DataType) -> bool:
     return found in (pa.binary(), pa.large_binary()) or bool(pa.types.is_fixed_size_binary(found))
 
 
-_ACCEPTED: dict[type[DataType], Callable[[pa.DataType], bool]] = {
-    BooleanType: pa.types.is_boolean,
-    TinyIntType: pa.types.is_integer,
-    SmallIntType: pa.types.is_integer,
-    IntType: pa.types.is_integer,
-    BigIntType: pa.types.is_integer,
-    FloatType: lambda found: found == pa.float16() or pa.types.is_integer(found),
-    DoubleType: lambda found: pa.types.is_floating(found) or pa.types.is_integer(found),
-    DecimalType: lambda found: pa.types.is_decimal(found) or pa.types.is_integer(found),
-    CharType: _is_text,
-    VarCharType: _is_text,
-    BinaryType: _is_bytes,
-    VarBinaryType: _is_bytes,
-    DateType: pa.types.is_date,
-    TimeType: pa.types.is_time,
-    TimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is None,
-    LocalZonedTimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is not None,
+_ACCEPTED: dict[type[t.DataType], Callable[[pa.DataType], bool]] = {
+    t.BooleanType: pa.types.is_boolean,
+    t.TinyIntType: pa.types.is_integer,
+    t.SmallIntType: pa.types.is_integer,
+    t.IntType: pa.types.is_integer,
+    t.BigIntType: pa.types.is_integer,
+    t.FloatType: lambda found: found == pa.float16() or pa.types.is_integer(found),
+    t.DoubleType: lambda found: pa.types.is_floating(found) or pa.types.is_integer(found),
+    t.DecimalType: lambda found: pa.types.is_decimal(found) or pa.types.is_integer(found),
+    t.CharType: _is_text,
+    t.VarCharType: _is_text,
+    t.BinaryType: _is_bytes,
+    t.VarBinaryType: _is_bytes,
+    t.DateType: pa.types.is_date,
+    t.TimeType: pa.types.is_time,
+    t.TimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is None,
+    t.LocalZonedTimestampType: lambda found: pa.types.is_timestamp(found) and found.tz is not None,
 }
 """Arrow types that a column accepts; each value is checked as well."""
 
 
-def _refusal(found: pa.DataType, data_type: DataType, path: str) -> SchemaError:
+def _refusal(found: pa.DataType, data_type: t.DataType, path: str) -> SchemaError:
     hint = f"Convert the column to {to_arrow_type(data_type)} first."
-    if pa.types.is_timestamp(found) and isinstance(data_type, LocalZonedTimestampType):
+    if pa.types.is_timestamp(found) and isinstance(data_type, t.LocalZonedTimestampType):
         hint = "Say in which zone the times are: pyarrow.compute.assume_timezone(column, 'Europe/Berlin')."
-    elif pa.types.is_timestamp(found) and isinstance(data_type, TimestampType):
+    elif pa.types.is_timestamp(found) and isinstance(data_type, t.TimestampType):
         hint = (
             "Say whose clock shall be kept: pyarrow.compute.local_timestamp(column) drops the column's zone."
         )
-    elif pa.types.is_floating(found) and isinstance(data_type, FloatType | DecimalType):
+    elif pa.types.is_floating(found) and isinstance(data_type, t.FloatType | t.DecimalType):
         hint = "Round the column yourself, so that it is known where digits were lost."
     return SchemaError(f"column '{path}' is {data_type}, but the data has {found}", hint=hint)
 
@@ -366,11 +344,11 @@ def _safely(cast: Callable[[], pa.Array], path: str) -> pa.Array:
         ) from error
 
 
-def _check_length(array: pa.Array, data_type: DataType, path: str) -> None:
+def _check_length(array: pa.Array, data_type: t.DataType, path: str) -> None:
     match data_type:
-        case CharType(length=length) | VarCharType(length=length) if length < MAX_LENGTH:
+        case t.CharType(length=length) | t.VarCharType(length=length) if length < t.MAX_LENGTH:
             lengths, unit = pc.utf8_length(array), "characters"
-        case BinaryType(length=length) | VarBinaryType(length=length) if length < MAX_LENGTH:
+        case t.BinaryType(length=length) | t.VarBinaryType(length=length) if length < t.MAX_LENGTH:
             lengths, unit = pc.binary_length(array), "bytes"
         case _:
             return

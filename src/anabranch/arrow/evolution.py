@@ -19,36 +19,16 @@ from anabranch.arrow.data_files import without_columns
 from anabranch.arrow.stored_values import restored, timestamps
 from anabranch.errors import AnabranchError, CorruptTableError, SchemaError, UnsupportedFeatureError
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_field, to_arrow_type
-from anabranch.format.types.data_types import (
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    CharType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
 
 Convert = Callable[[pa.Array], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    target: Field
-    source: Field | None
+    target: t.Field
+    source: t.Field | None
     """Column in the file's schema; None if the file was written before the column was added."""
     convert: Convert = field(default=lambda array: array)
 
@@ -64,7 +44,7 @@ class ColumnMapping:
         UnsupportedFeatureError: a column's type was changed in a way that is not implemented.
     """
 
-    def __init__(self, schema: TableSchema, fields: Sequence[Field]) -> None:
+    def __init__(self, schema: TableSchema, fields: Sequence[t.Field]) -> None:
         self._schema_id = schema.id
         sources = {f.id: f for f in schema.fields}
         self._columns = [_column(f, sources.get(f.id), schema) for f in fields]
@@ -74,7 +54,7 @@ class ColumnMapping:
         return len(self._columns)
 
     @property
-    def sources(self) -> list[Field]:
+    def sources(self) -> list[t.Field]:
         """Columns needed from the file, as in its schema."""
         return [c.source for c in self._columns if c.source is not None]
 
@@ -143,7 +123,7 @@ def _converted(values: pa.ChunkedArray, column: _Column, target: pa.DataType, pa
         ) from error
 
 
-def _column(target: Field, source: Field | None, schema: TableSchema) -> _Column:
+def _column(target: t.Field, source: t.Field | None, schema: TableSchema) -> _Column:
     if source is None:
         return _Column(target, None)
     try:
@@ -166,7 +146,7 @@ _BEGUN_BEFORE = (
 class _NotOffered(Exception):  # noqa: N818
     """The type conversion is not supported."""
 
-    def __init__(self, source: DataType, target: DataType) -> None:
+    def __init__(self, source: t.DataType, target: t.DataType) -> None:
         super().__init__(source, target)
         self.source = source
         self.target = target
@@ -176,16 +156,16 @@ class _NullInside(Exception):  # noqa: N818
     """A field inside of a value is null although it must not be."""
 
 
-def converter(source: DataType, target: DataType) -> Convert:
+def converter(source: t.DataType, target: t.DataType) -> Convert:
     """Return a converter between the Arrow types of two column types. Raises `_NotOffered`."""
     if source.with_nullable(True) == target.with_nullable(True):
         return _same
     match source, target:
-        case RowType(), RowType():
+        case t.RowType(), t.RowType():
             return _row_converter(source, target)
-        case ArrayType(), ArrayType():
+        case t.ArrayType(), t.ArrayType():
             return _list_converter(source, target)
-        case (MapType(), MapType()) if source.key.with_nullable(True) == target.key.with_nullable(True):
+        case (t.MapType(), t.MapType()) if source.key.with_nullable(True) == target.key.with_nullable(True):
             return _map_converter(source, target)
         case _:
             return _atomic_converter(source, target)
@@ -195,7 +175,7 @@ def _same(array: pa.Array) -> pa.Array:
     return array
 
 
-def _row_converter(source: RowType, target: RowType) -> Convert:
+def _row_converter(source: t.RowType, target: t.RowType) -> Convert:
     positions = {f.id: position for position, f in enumerate(source.fields)}
     arrow_type = to_arrow_type(target)
     steps: list[tuple[int | None, Convert, pa.DataType]] = []
@@ -220,7 +200,7 @@ def _row_converter(source: RowType, target: RowType) -> Convert:
     return convert_rows
 
 
-def _list_converter(source: ArrayType, target: ArrayType) -> Convert:
+def _list_converter(source: t.ArrayType, target: t.ArrayType) -> Convert:
     convert, arrow_type = converter(source.element, target.element), to_arrow_type(target)
     forbids_nulls = source.element.nullable and not target.element.nullable
 
@@ -235,7 +215,7 @@ def _list_converter(source: ArrayType, target: ArrayType) -> Convert:
     return convert_lists
 
 
-def _map_converter(source: MapType, target: MapType) -> Convert:
+def _map_converter(source: t.MapType, target: t.MapType) -> Convert:
     convert, arrow_type = converter(source.value, target.value), to_arrow_type(target)
     forbids_nulls = source.value.nullable and not target.value.nullable
 
@@ -250,51 +230,58 @@ def _map_converter(source: MapType, target: MapType) -> Convert:
     return convert_maps
 
 
-_INTEGERS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
+_INTEGERS: dict[type[t.DataType], int] = {
+    t.TinyIntType: 3,
+    t.SmallIntType: 5,
+    t.IntType: 10,
+    t.BigIntType: 19,
+}
 """Integer types, narrow to wide, and the decimal digits of their values."""
 
 
-def _atomic_converter(source: DataType, target: DataType) -> Convert:
+def _atomic_converter(source: t.DataType, target: t.DataType) -> Convert:
     """Return a lossless conversion, or one that cuts text to a shorter length, as Paimon reads it."""
     arrow_type = to_arrow_type(target)
     digits = _INTEGERS.get(type(source))
     match source, target:
-        case _, TinyIntType() | SmallIntType() | IntType() | BigIntType() if (
+        case _, t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType() if (
             digits is not None and digits <= _INTEGERS[type(target)]
         ):
             return lambda array: array.cast(arrow_type)
-        case (_, FloatType() | DoubleType()) if digits is not None:
+        case (_, t.FloatType() | t.DoubleType()) if digits is not None:
             # Large numbers are rounded, as Java does.
             return lambda array: array.cast(arrow_type, safe=False)
-        case (_, DecimalType()) if digits is not None and target.precision - target.scale >= digits:
+        case (_, t.DecimalType()) if digits is not None and target.precision - target.scale >= digits:
             return lambda array: array.cast(pa.decimal128(digits, 0)).cast(arrow_type)
-        case (FloatType(), DoubleType()):
+        case (t.FloatType(), t.DoubleType()):
             return lambda array: array.cast(arrow_type)
-        case (DecimalType(), DecimalType()) if (
+        case (t.DecimalType(), t.DecimalType()) if (
             target.scale >= source.scale
             and target.precision - target.scale >= source.precision - source.scale
         ):
             return lambda array: array.cast(arrow_type)
-        case (CharType() | VarCharType(), CharType() | VarCharType()):
+        case (t.CharType() | t.VarCharType(), t.CharType() | t.VarCharType()):
             return _text_converter(source.length, target)
-        case (BinaryType() | VarBinaryType(), VarBinaryType()) if target.length >= source.length:
+        case (t.BinaryType() | t.VarBinaryType(), t.VarBinaryType()) if target.length >= source.length:
             return _same
-        case (TimestampType(), TimestampType()) if target.precision >= source.precision:
+        case (t.TimestampType(), t.TimestampType()) if target.precision >= source.precision:
             return lambda array: timestamps(array, arrow_type)
-        case (LocalZonedTimestampType(), LocalZonedTimestampType()) if target.precision >= source.precision:
+        case (t.LocalZonedTimestampType(), t.LocalZonedTimestampType()) if (
+            target.precision >= source.precision
+        ):
             return lambda array: timestamps(array, arrow_type)
-        case (TimeType(), TimeType()):
+        case (t.TimeType(), t.TimeType()):
             return _same
         case _:
             raise _NotOffered(source, target)
 
 
-def _text_converter(source_length: int, target: CharType | VarCharType) -> Convert:
+def _text_converter(source_length: int, target: t.CharType | t.VarCharType) -> Convert:
     def convert_text(array: pa.Array) -> pa.Array:
         values: Any = array
         if target.length < source_length:
             values = pc.utf8_slice_codeunits(values, 0, target.length)
-        if isinstance(target, CharType):
+        if isinstance(target, t.CharType):
             values = pc.utf8_rpad(values, target.length)
         return values
 

@@ -15,35 +15,21 @@ from anabranch.arrow.convert import fit
 from anabranch.errors import SchemaError
 from anabranch.format.schema.change import AddColumn, SchemaChange, WidenColumn
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.common_type import common_type
-from anabranch.format.types.data_types import (
-    ArrayType,
-    BigIntType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    MapType,
-    RowType,
-    SmallIntType,
-    TinyIntType,
-    VarCharType,
-)
 from anabranch.format.types.widening import is_wider
 
-_KINDS: tuple[tuple[type[DataType], ...], ...] = (
-    (TinyIntType, SmallIntType, IntType, BigIntType),
-    (FloatType, DoubleType),
-    (DecimalType,),
-    (VarCharType,),
+_KINDS: tuple[tuple[type[t.DataType], ...], ...] = (
+    (t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType),
+    (t.FloatType, t.DoubleType),
+    (t.DecimalType,),
+    (t.VarCharType,),
 )
 """Types of one kind. Integers do not become DOUBLE: pandas does that if a number is missing."""
 
 
-def merging_changes(schema: TableSchema, incoming: Sequence[Field]) -> list[SchemaChange]:
+def merging_changes(schema: TableSchema, incoming: Sequence[t.Field]) -> list[SchemaChange]:
     """Return the changes after which the table can take rows with these columns; none if it can already.
 
     Raises:
@@ -54,7 +40,7 @@ def merging_changes(schema: TableSchema, incoming: Sequence[Field]) -> list[Sche
 
 
 def _members(
-    mine: Sequence[Field], others: Sequence[Field], parents: tuple[str, ...], fixed: set[str]
+    mine: Sequence[t.Field], others: Sequence[t.Field], parents: tuple[str, ...], fixed: set[str]
 ) -> list[SchemaChange]:
     by_name = {f.name: f for f in mine}
     by_lower = {f.name.lower(): f.name for f in mine}
@@ -77,13 +63,13 @@ def _members(
     return changes
 
 
-def _types(old: DataType, new: DataType, path: tuple[str, ...], *, is_fixed: bool) -> list[SchemaChange]:
+def _types(old: t.DataType, new: t.DataType, path: tuple[str, ...], *, is_fixed: bool) -> list[SchemaChange]:
     match old, new:
-        case RowType(fields=mine), RowType(fields=others):
+        case t.RowType(fields=mine), t.RowType(fields=others):
             return _members(mine, others, path, set())
-        case ArrayType(element=mine), ArrayType(element=other):
+        case t.ArrayType(element=mine), t.ArrayType(element=other):
             return _types(mine, other, (*path, "element"), is_fixed=False)
-        case (MapType(), MapType()) if is_wider(new.key, old.key):
+        case (t.MapType(), t.MapType()) if is_wider(new.key, old.key):
             return _types(old.value, new.value, (*path, "value"), is_fixed=False)
     if is_wider(new, old):
         return []
@@ -95,11 +81,11 @@ def _types(old: DataType, new: DataType, path: tuple[str, ...], *, is_fixed: boo
     return []  # each value is looked at when it is written, as by any append
 
 
-def _is_of_one_kind(old: DataType, new: DataType) -> bool:
+def _is_of_one_kind(old: t.DataType, new: t.DataType) -> bool:
     return any(isinstance(old, kind) and isinstance(new, kind) for kind in _KINDS)
 
 
-def _may_fit(new: DataType, old: DataType, path: tuple[str, ...]) -> bool:
+def _may_fit(new: t.DataType, old: t.DataType, path: tuple[str, ...]) -> bool:
     """Whether some values of one type may be values of the other."""
     try:
         fit(pa.array([], to_arrow_type(new)), old.with_nullable(True), path[-1])
@@ -108,7 +94,7 @@ def _may_fit(new: DataType, old: DataType, path: tuple[str, ...]) -> bool:
     return True
 
 
-def _refusal(old: DataType, new: DataType, path: tuple[str, ...]) -> SchemaError:
+def _refusal(old: t.DataType, new: t.DataType, path: tuple[str, ...]) -> SchemaError:
     name = ".".join(path)
     if is_wider(old, new):
         hint = f"convert the data, or widen the column on purpose: t.alter().widen_column('{name}', '{new.spelling}').apply()."

@@ -19,55 +19,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import SchemaError
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.data_types import (
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
 
 _WHOLE: Final = (int, np.integer)
 _NUMBER: Final = (*_WHOLE, float, np.floating)
-_ACCEPTED: Final[dict[type[DataType], tuple[type, ...]]] = {
-    BooleanType: (bool, np.bool_),
-    TinyIntType: _WHOLE,
-    SmallIntType: _WHOLE,
-    IntType: _WHOLE,
-    BigIntType: _WHOLE,
-    FloatType: _NUMBER,
-    DoubleType: _NUMBER,
-    DecimalType: (Decimal, *_WHOLE),
-    CharType: (str,),
-    VarCharType: (str,),
-    BinaryType: (bytes, bytearray, memoryview),
-    VarBinaryType: (bytes, bytearray, memoryview),
-    DateType: (date,),
-    TimeType: (time,),
-    TimestampType: (datetime, np.datetime64),
-    LocalZonedTimestampType: (datetime,),
+_ACCEPTED: Final[dict[type[t.DataType], tuple[type, ...]]] = {
+    t.BooleanType: (bool, np.bool_),
+    t.TinyIntType: _WHOLE,
+    t.SmallIntType: _WHOLE,
+    t.IntType: _WHOLE,
+    t.BigIntType: _WHOLE,
+    t.FloatType: _NUMBER,
+    t.DoubleType: _NUMBER,
+    t.DecimalType: (Decimal, *_WHOLE),
+    t.CharType: (str,),
+    t.VarCharType: (str,),
+    t.BinaryType: (bytes, bytearray, memoryview),
+    t.VarBinaryType: (bytes, bytearray, memoryview),
+    t.DateType: (date,),
+    t.TimeType: (time,),
+    t.TimestampType: (datetime, np.datetime64),
+    t.LocalZonedTimestampType: (datetime,),
 }
 
 
-_PLAIN: Final[dict[type[DataType], frozenset[type]]] = {
+_PLAIN: Final[dict[type[t.DataType], frozenset[type]]] = {
     kind: frozenset((*accepted, NoneType))
     for kind, accepted in _ACCEPTED.items()
     if not {date, time, datetime} & set(accepted)
@@ -79,9 +56,9 @@ _PLAIN: Final[dict[type[DataType], frozenset[type]]] = {
 class Form:
     """How values that are not nested are written, where that is not as Python's own."""
 
-    atoms: Callable[[Sequence[Any], DataType, str], pa.Array]
+    atoms: Callable[[Sequence[Any], t.DataType, str], pa.Array]
     """An array of values, their type and the path of their column. Raises `SchemaError`."""
-    keys: Callable[[Sequence[Any], DataType, str], pa.Array]
+    keys: Callable[[Sequence[Any], t.DataType, str], pa.Array]
     """The same for keys of maps."""
 
     def of_keys(self) -> Form:
@@ -89,7 +66,7 @@ class Form:
         return Form(self.keys, self.keys)
 
 
-def rows_to_batch(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) -> pa.RecordBatch:
+def rows_to_batch(rows: Sequence[Mapping[str, Any]], fields: Sequence[t.Field]) -> pa.RecordBatch:
     """Convert dictionaries to a batch of the columns they have; missing keys become null.
 
     Keys that are no columns become columns of nulls, for the caller to complain of. Raises `SchemaError`.
@@ -110,7 +87,7 @@ def rows_to_batch(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field]) ->
     return pa.RecordBatch.from_arrays(columns, [str(key) for key in keys])
 
 
-def to_array(values: Sequence[Any], data_type: DataType, path: str, form: Form | None = None) -> pa.Array:
+def to_array(values: Sequence[Any], data_type: t.DataType, path: str, form: Form | None = None) -> pa.Array:
     """Values of a column as an array, of its Arrow type or one that still has more digits.
 
     Args:
@@ -124,22 +101,22 @@ def to_array(values: Sequence[Any], data_type: DataType, path: str, form: Form |
     """
     form = form or _PYTHON
     match data_type:
-        case RowType(fields=fields):
+        case t.RowType(fields=fields):
             return _rows(values, fields, path, form)
-        case ArrayType(element=element):
+        case t.ArrayType(element=element):
             lists = _collected(values, path, (list, tuple, np.ndarray))
             elements = [item for found in lists if found is not None for item in found]
             array = to_array(elements, element, f"{path}.element", form)
             return pa.ListArray.from_arrays(_offsets(lists), array, mask=_mask(lists))
-        case MapType(key=key, value=value):
+        case t.MapType(key=key, value=value):
             return _maps(values, key, value, path, form)
-        case MultisetType(element=element):
-            return _maps(values, element, IntType(nullable=False), path, form)
+        case t.MultisetType(element=element):
+            return _maps(values, element, t.IntType(nullable=False), path, form)
         case _:
             return form.atoms(values, data_type, path)
 
 
-def atoms_to_array(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
+def atoms_to_array(values: Sequence[Any], data_type: t.DataType, path: str) -> pa.Array:
     """Python's own values of a type that is not nested as an array. Raises `SchemaError`."""
     accepted = _ACCEPTED[type(data_type)]
     if not set(map(type, values)) <= _PLAIN.get(type(data_type), frozenset()):
@@ -151,7 +128,7 @@ def atoms_to_array(values: Sequence[Any], data_type: DataType, path: str) -> pa.
         # Python's times fit microseconds without loss; those of NumPy and pandas have more digits.
         fine = any(isinstance(v, np.datetime64) or getattr(v, "nanosecond", 0) for v in values)
         target = pa.timestamp("ns" if fine else "us", target.tz)
-    elif isinstance(data_type, TimeType):
+    elif isinstance(data_type, t.TimeType):
         target = pa.time64("us")
     try:
         array = pa.array(values, target)
@@ -165,7 +142,7 @@ def atoms_to_array(values: Sequence[Any], data_type: DataType, path: str) -> pa.
 _PYTHON: Final = Form(atoms_to_array, atoms_to_array)
 
 
-def _check_finite(array: pa.Array, values: Sequence[Any], data_type: DataType, path: str) -> None:
+def _check_finite(array: pa.Array, values: Sequence[Any], data_type: t.DataType, path: str) -> None:
     """Refuse numbers that are too large for a column, of which Arrow makes infinite ones."""
     for position in pc.indices_nonzero(pc.is_inf(array)).to_pylist():
         value = values[position]
@@ -176,35 +153,35 @@ def _check_finite(array: pa.Array, values: Sequence[Any], data_type: DataType, p
             )
 
 
-def _is_accepted(value: Any, accepted: tuple[type, ...], data_type: DataType) -> bool:
+def _is_accepted(value: Any, accepted: tuple[type, ...], data_type: t.DataType) -> bool:
     if not isinstance(value, accepted):
         return False
     zone = getattr(value, "tzinfo", None)
     match data_type:
-        case BooleanType():
+        case t.BooleanType():
             return True
-        case DateType():
+        case t.DateType():
             return not isinstance(value, datetime)
-        case TimestampType() | TimeType():
+        case t.TimestampType() | t.TimeType():
             return zone is None
-        case LocalZonedTimestampType():
+        case t.LocalZonedTimestampType():
             return zone is not None
         case _:
             return not isinstance(value, bool)
 
 
-def _refusal(value: Any, data_type: DataType, path: str) -> SchemaError:
+def _refusal(value: Any, data_type: t.DataType, path: str) -> SchemaError:
     hint = None
-    if isinstance(value, datetime) and isinstance(data_type, LocalZonedTimestampType):
+    if isinstance(value, datetime) and isinstance(data_type, t.LocalZonedTimestampType):
         hint = "Say in which zone the time is: value.replace(tzinfo=zoneinfo.ZoneInfo('Europe/Berlin'))."
-    elif isinstance(value, datetime) and isinstance(data_type, TimestampType):
+    elif isinstance(value, datetime) and isinstance(data_type, t.TimestampType):
         hint = "Drop the zone on purpose: value.astimezone(zone).replace(tzinfo=None)."
     elif isinstance(value, UUID):
         hint = "Give its text, str(value), or its 16 bytes, value.bytes."
     return SchemaError(f"column '{path}' is {data_type}, but a value is {value!r}", hint=hint)
 
 
-def _rows(values: Sequence[Any], fields: Sequence[Field], path: str, form: Form) -> pa.Array:
+def _rows(values: Sequence[Any], fields: Sequence[t.Field], path: str, form: Form) -> pa.Array:
     rows = _collected(values, path, (Mapping,))
     present = [row if row is not None else {} for row in rows]
     by_name = {field.name: field for field in fields}
@@ -218,7 +195,7 @@ def _rows(values: Sequence[Any], fields: Sequence[Field], path: str, form: Form)
     return pa.StructArray.from_arrays(children, [str(key) for key in keys], mask=_mask(rows))
 
 
-def _maps(values: Sequence[Any], key: DataType, value: DataType, path: str, form: Form) -> pa.Array:
+def _maps(values: Sequence[Any], key: t.DataType, value: t.DataType, path: str, form: Form) -> pa.Array:
     maps = [
         list(found.items()) if isinstance(found, Mapping) else found
         for found in _collected(values, path, (Mapping, list, tuple))

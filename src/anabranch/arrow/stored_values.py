@@ -12,24 +12,16 @@ import pyarrow as pa
 
 from anabranch.arrow import nested
 from anabranch.arrow.int96 import INT96, from_int96
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.buffers import array_of, fixed_width, validity
-from anabranch.format.types.data_types import (
-    ArrayType,
-    DataType,
-    Field,
-    IntType,
-    MapType,
-    MultisetType,
-    RowType,
-)
 from anabranch.format.types.values import NANOS_PER_UNIT
 
-_COUNT: Final = IntType(nullable=False)
+_COUNT: Final = t.IntType(nullable=False)
 """Type of a multiset's count per element."""
 
 
-def restored(array: pa.Array, data_type: DataType) -> pa.Array:
+def restored(array: pa.Array, data_type: t.DataType) -> pa.Array:
     """Convert the array to exactly the Arrow type of `data_type`, the column's type in the file's schema.
 
     Members of rows are found by name; those the file lacks are null.
@@ -43,29 +35,29 @@ def restored(array: pa.Array, data_type: DataType) -> pa.Array:
     if array.type.equals(target):
         return array
     match data_type:
-        case RowType(fields=fields) if pa.types.is_struct(array.type):
+        case t.RowType(fields=fields) if pa.types.is_struct(array.type):
             return nested.with_children(array, [_member(array, f) for f in fields], target)
-        case ArrayType(element=element) if _is_list(array.type):
+        case t.ArrayType(element=element) if _is_list(array.type):
             array = (
                 array.cast(pa.list_(array.type.value_type)) if pa.types.is_large_list(array.type) else array
             )
             return nested.with_values(array, restored(nested.list_values(array), element), target)
-        case MapType(key=key, value=value) if pa.types.is_map(array.type):
+        case t.MapType(key=key, value=value) if pa.types.is_map(array.type):
             return _restored_map(array, key, value, target)
-        case MultisetType(element=element) if pa.types.is_map(array.type):
+        case t.MultisetType(element=element) if pa.types.is_map(array.type):
             return _restored_map(array, element, _COUNT, target)
         case _:
             return _restored_atomic(array, target)
 
 
-def _member(rows: pa.Array, member: Field) -> pa.Array:
+def _member(rows: pa.Array, member: t.Field) -> pa.Array:
     position = rows.type.get_field_index(member.name)
     if position < 0:
         return pa.nulls(len(rows), to_arrow_type(member.type))
     return restored(rows.field(position), member.type)
 
 
-def _restored_map(array: pa.Array, key: DataType, value: DataType, target: pa.DataType) -> pa.Array:
+def _restored_map(array: pa.Array, key: t.DataType, value: t.DataType, target: pa.DataType) -> pa.Array:
     keys, items = nested.map_entries(array)
     return nested.with_entries(array, restored(keys, key), restored(items, value), target)
 

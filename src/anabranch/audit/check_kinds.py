@@ -8,42 +8,20 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
+from anabranch.audit import measures as m
 from anabranch.audit.check import Asked, Check, Facts, Outcome
 from anabranch.audit.checks_file import Item
-from anabranch.audit.measures import (
-    Duplicates,
-    Findings,
-    Found,
-    Measure,
-    MissingKeys,
-    Newest,
-    Offending,
-    Query,
-    RowCount,
-    Total,
-)
 from anabranch.expr.bind import bind
 from anabranch.expr.bound import BoundColumn
 from anabranch.expr.bound import columns as bound_columns
 from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Predicate, all_of, any_of, col
 from anabranch.expr.parse import parse
-from anabranch.format.types.data_types import (
-    BigIntType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    SmallIntType,
-    TimestampType,
-    TinyIntType,
-)
+from anabranch.format.types import data_types as t
 from anabranch.kernel.log.moment import duration_text, time_text
 
-_NUMBERS = (TinyIntType, SmallIntType, IntType, BigIntType, FloatType, DoubleType, DecimalType)
-_TIMES = (DateType, TimestampType, LocalZonedTimestampType)
+_NUMBERS = (t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType, t.FloatType, t.DoubleType, t.DecimalType)
+_TIMES = (t.DateType, t.TimestampType, t.LocalZonedTimestampType)
 
 
 def _row_count(asked: Asked) -> list[Check]:
@@ -53,7 +31,7 @@ def _row_count(asked: Asked) -> list[Check]:
     if low is None and high is None:
         asked.item.fail("'row_count' says neither 'min' nor 'max'")
 
-    def judge(found: Sequence[Found], _: Facts) -> Outcome:
+    def judge(found: Sequence[m.Found], _: Facts) -> Outcome:
         count = _whole(found[0])
         return Outcome((low is None or count >= low) and (high is None or count <= high), _many(count, "row"))
 
@@ -62,7 +40,7 @@ def _row_count(asked: Asked) -> list[Check]:
             asked.kind,
             "row_count",
             _span(low, high) + (" row" if 1 in (low, high) and None in (low, high) else " rows"),
-            (RowCount(where=asked.where),),
+            (m.RowCount(where=asked.where),),
             judge,
         )
     ]
@@ -110,13 +88,13 @@ def _condition(asked: Asked) -> list[Check]:
 
 def _unique(asked: Asked) -> list[Check]:
     keys = asked.keys()
-    measure = Duplicates(keys, where=asked.where)
+    measure = m.Duplicates(keys, where=asked.where)
     return [_counting(asked, f"unique {', '.join(keys)}", "each key once", measure, "repeated row")]
 
 
 def _no_removed_keys(asked: Asked) -> list[Check]:
     keys = asked.keys()
-    measure = MissingKeys(keys, where=asked.where)
+    measure = m.MissingKeys(keys, where=asked.where)
     return [
         _counting(asked, f"no_removed_keys {', '.join(keys)}", "every key of main", measure, "missing key")
     ]
@@ -129,7 +107,7 @@ def _sql(asked: Asked) -> list[Check]:
             "open it with anabranch.connect(warehouse, spark=spark), or write a 'condition'.",
         )
     text = asked.item.text()
-    return [_counting(asked, f"sql {text}", "no rows", Query(text), "row")]
+    return [_counting(asked, f"sql {text}", "no rows", m.Query(text), "row")]
 
 
 def _freshness(asked: Asked) -> list[Check]:
@@ -139,7 +117,7 @@ def _freshness(asked: Asked) -> list[Check]:
     if column is None and asked.where is not None:
         asked.item.fail("'freshness' of the commit has no 'where'", "name a 'column' with event times.")
 
-    def judge(found: Sequence[Found], facts: Facts) -> Outcome:
+    def judge(found: Sequence[m.Found], facts: Facts) -> Outcome:
         newest = facts.committed if column is None else _optional_whole(found[0])
         if newest is None:
             return Outcome(False, "nothing")
@@ -148,20 +126,20 @@ def _freshness(asked: Asked) -> list[Check]:
         )
 
     what = "the commit" if column is None else str(column)
-    measures = () if column is None else (Newest(str(column), where=asked.where),)
+    measures = () if column is None else (m.Newest(str(column), where=asked.where),)
     return [Check(asked.kind, f"freshness {what}", f"within {duration_text(within)}", measures, judge)]
 
 
 def _row_count_vs_main(asked: Asked) -> list[Check]:
     within = _within(asked, asked.item.mapping(("within",)))
-    measures = (RowCount(where=asked.where), RowCount(where=asked.where, of_main=True))
+    measures = (m.RowCount(where=asked.where), m.RowCount(where=asked.where, of_main=True))
     return [_vs_main(asked, "row_count_vs_main", within, measures)]
 
 
 def _sum_vs_main(asked: Asked) -> list[Check]:
     given = asked.item.mapping(("column", "within"))
     column = str(asked.column(_required(asked, given, "column"), *_NUMBERS))
-    measures = (Total(column, where=asked.where), Total(column, where=asked.where, of_main=True))
+    measures = (m.Total(column, where=asked.where), m.Total(column, where=asked.where, of_main=True))
     return [_vs_main(asked, f"sum_vs_main {column}", _within(asked, given), measures)]
 
 
@@ -198,20 +176,20 @@ def _offending(
     what: str = "other row",
 ) -> Check:
     roots = dict.fromkeys([*(c.path[0].name for c in columns), *asked.shown])
-    measure = Offending(condition, tuple(roots), where=asked.where)
+    measure = m.Offending(condition, tuple(roots), where=asked.where)
     return _counting(asked, name, expected, measure, what)
 
 
-def _counting(asked: Asked, name: str, expected: str, measure: Measure, what: str) -> Check:
+def _counting(asked: Asked, name: str, expected: str, measure: m.Measure, what: str) -> Check:
     """Return a check that passes if the count is within the allowed number."""
     most = asked.most
     share = most.percentage() if most is not None and most.is_percentage else None
     count = 0 if most is None or share is not None else most.integer()
-    measures = (measure,) if share is None else (measure, RowCount(where=asked.where))
+    measures = (measure,) if share is None else (measure, m.RowCount(where=asked.where))
 
-    def judge(found: Sequence[Found], _: Facts) -> Outcome:
+    def judge(found: Sequence[m.Found], _: Facts) -> Outcome:
         findings = found[0]
-        assert isinstance(findings, Findings)
+        assert isinstance(findings, m.Findings)
         allowed = count if share is None else share * _whole(found[1]) / 100
         return Outcome(findings.count <= allowed, _many(findings.count, what), findings)
 
@@ -219,8 +197,8 @@ def _counting(asked: Asked, name: str, expected: str, measure: Measure, what: st
     return Check(asked.kind, name, expected + tolerated, measures, judge)
 
 
-def _vs_main(asked: Asked, name: str, within: Decimal, measures: tuple[Measure, ...]) -> Check:
-    def judge(found: Sequence[Found], _: Facts) -> Outcome:
+def _vs_main(asked: Asked, name: str, within: Decimal, measures: tuple[m.Measure, ...]) -> Check:
+    def judge(found: Sequence[m.Found], _: Facts) -> Outcome:
         branch, main = found
         ours, theirs = _exact(branch), _exact(main)
         share = Fraction(within) / 100
@@ -272,16 +250,16 @@ def _spelled(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _whole(found: Found) -> int:
+def _whole(found: m.Found) -> int:
     assert isinstance(found, int)
     return found
 
 
-def _optional_whole(found: Found) -> int | None:
+def _optional_whole(found: m.Found) -> int | None:
     return None if found is None else _whole(found)
 
 
-def _exact(found: Found) -> Fraction | None:
+def _exact(found: m.Found) -> Fraction | None:
     """Return a number to calculate with; None for NaN and infinity."""
     assert isinstance(found, int | float | Decimal)
     return Fraction(found) if math.isfinite(found) else None

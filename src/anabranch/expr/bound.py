@@ -23,18 +23,9 @@ from anabranch.expr.like import Pattern, join_pattern
 from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Operator
 from anabranch.expr.values import EPOCH_ORDINAL, Timestamp, Value, quote_text, sql_text
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.buffers import ArrowArray
-from anabranch.format.types.data_types import (
-    DataType,
-    DateType,
-    DoubleType,
-    Field,
-    FloatType,
-    LocalZonedTimestampType,
-    TimestampType,
-    TimeType,
-)
 from anabranch.format.types.values import from_physical
 
 Physical: TypeAlias = bool | int | float | Decimal | str | bytes
@@ -45,7 +36,7 @@ ArrowScalar: TypeAlias = "pa.Scalar[Any]"
 class BoundColumn:
     """A top-level field, or a field inside of one: the way from the top-level field down to it."""
 
-    path: tuple[Field, ...]
+    path: tuple[t.Field, ...]
 
     @property
     def id(self) -> int:
@@ -57,7 +48,7 @@ class BoundColumn:
         return self.path[0].id
 
     @property
-    def type(self) -> DataType:
+    def type(self) -> t.DataType:
         return self.path[-1].type
 
     @property
@@ -67,7 +58,7 @@ class BoundColumn:
     @property
     def is_floating(self) -> bool:
         """Whether the column can hold NaN."""
-        return isinstance(self.type, FloatType | DoubleType)
+        return isinstance(self.type, t.FloatType | t.DoubleType)
 
     def scalar(self, value: Physical) -> ArrowScalar:
         """A physical value of the column as Arrow has it."""
@@ -303,17 +294,17 @@ def columns(predicate: BoundPredicate) -> set[int]:
     return {column.root_id for test in tests(predicate) for column in columns_of(test)}
 
 
-def as_literal_value(value: Physical, data_type: DataType) -> Value:
+def as_literal_value(value: Physical, data_type: t.DataType) -> Value:
     """A physical value as literals hold it."""
     match data_type:
-        case DateType():
+        case t.DateType():
             return date.fromordinal(int(value) + EPOCH_ORDINAL)
-        case TimeType():
+        case t.TimeType():
             seconds, millis = divmod(int(value), 1000)
             return time(seconds // 3600, seconds // 60 % 60, seconds % 60, millis * 1000)
-        case TimestampType():
+        case t.TimestampType():
             return Timestamp(int(value))
-        case LocalZonedTimestampType():
+        case t.LocalZonedTimestampType():
             return Timestamp(int(value), zoned=True)
         case _:
             return value

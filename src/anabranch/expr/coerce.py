@@ -47,29 +47,16 @@ from anabranch.expr.values import (
     to_double,
     to_single,
 )
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.data_types import (
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
 from anabranch.format.types.values import NANOS_PER_UNIT
 
-INTEGER_BITS: dict[type[DataType], int] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
+INTEGER_BITS: dict[type[t.DataType], int] = {
+    t.TinyIntType: 8,
+    t.SmallIntType: 16,
+    t.IntType: 32,
+    t.BigIntType: 64,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +89,23 @@ def place(column: BoundColumn, value: Value) -> Place:
     data_type = column.type
     placed: Place | None
     match data_type:
-        case TinyIntType() | SmallIntType() | IntType() | BigIntType():
+        case t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
             placed = _among_integers(value, INTEGER_BITS[type(data_type)])
-        case DecimalType():
+        case t.DecimalType():
             placed = _among_decimals(value, data_type)
-        case FloatType() | DoubleType():
-            placed = _among_floats(value, single=isinstance(data_type, FloatType))
-        case BooleanType():
+        case t.FloatType() | t.DoubleType():
+            placed = _among_floats(value, single=isinstance(data_type, t.FloatType))
+        case t.BooleanType():
             placed = _among_booleans(value)
-        case CharType() | VarCharType():
+        case t.CharType() | t.VarCharType():
             placed = Spot(value, exact=True) if isinstance(value, str) else None
-        case BinaryType() | VarBinaryType():
+        case t.BinaryType() | t.VarBinaryType():
             placed = Spot(value, exact=True) if isinstance(value, bytes) else None
-        case DateType():
+        case t.DateType():
             placed = _among_dates(value)
-        case TimeType():
+        case t.TimeType():
             placed = _among_times(value)
-        case TimestampType() | LocalZonedTimestampType():
+        case t.TimestampType() | t.LocalZonedTimestampType():
             placed = _among_timestamps(value, data_type)
         case _:
             raise PredicateError(
@@ -133,7 +120,7 @@ def place(column: BoundColumn, value: Value) -> Place:
     return placed
 
 
-def common_type(left: DataType, right: DataType) -> pa.DataType | None:
+def common_type(left: t.DataType, right: t.DataType) -> pa.DataType | None:
     """The Arrow type that the values of both columns convert to without changing, None if there is none.
 
     Integers and floating-point columns meet as doubles, as in Spark, where large integers are rounded.
@@ -147,35 +134,37 @@ def common_type(left: DataType, right: DataType) -> pa.DataType | None:
         return _common_timestamp(one, other)
     if pa.types.is_integer(one) and pa.types.is_integer(other):
         return one if one.bit_width > other.bit_width else other
-    if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in (one, other)):
+    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other)):
         return pa.float64()
-    if all(pa.types.is_integer(t) or pa.types.is_decimal(t) for t in (one, other)):
+    if all(pa.types.is_integer(kind) or pa.types.is_decimal(kind) for kind in (one, other)):
         return _common_decimal(one, other)
     return None
 
 
-def converts_exactly(old: DataType, new: DataType) -> bool:
+def converts_exactly(old: t.DataType, new: t.DataType) -> bool:
     """Whether reading the old type as the new one keeps every value, and so order, nulls and NaN."""
     match old.with_nullable(True), new.with_nullable(True):
         case a, b if a == b:
             return True
-        case (TinyIntType() | SmallIntType() | IntType() | BigIntType()) as a, b if type(b) in INTEGER_BITS:
+        case (t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType()) as a, b if (
+            type(b) in INTEGER_BITS
+        ):
             return INTEGER_BITS[type(a)] <= INTEGER_BITS[type(b)]
-        case (TinyIntType() | SmallIntType() | IntType() | BigIntType()) as a, DecimalType() as b:
+        case (t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType()) as a, t.DecimalType() as b:
             return b.precision - b.scale >= _digits(INTEGER_BITS[type(a)])
-        case ((TinyIntType() | SmallIntType()), FloatType()):
+        case ((t.TinyIntType() | t.SmallIntType()), t.FloatType()):
             return True
-        case ((TinyIntType() | SmallIntType() | IntType() | FloatType()), DoubleType()):
+        case ((t.TinyIntType() | t.SmallIntType() | t.IntType() | t.FloatType()), t.DoubleType()):
             return True
-        case DecimalType() as a, DecimalType() as b:
+        case t.DecimalType() as a, t.DecimalType() as b:
             return b.scale >= a.scale and b.precision - b.scale >= a.precision - a.scale
-        case (CharType() | VarCharType()) as a, VarCharType() as b:
+        case (t.CharType() | t.VarCharType()) as a, t.VarCharType() as b:
             return b.length >= a.length
-        case (BinaryType() | VarBinaryType()) as a, VarBinaryType() as b:
+        case (t.BinaryType() | t.VarBinaryType()) as a, t.VarBinaryType() as b:
             return b.length >= a.length
-        case TimestampType() as a, TimestampType() as b:
+        case t.TimestampType() as a, t.TimestampType() as b:
             return b.precision >= a.precision
-        case LocalZonedTimestampType() as a, LocalZonedTimestampType() as b:
+        case t.LocalZonedTimestampType() as a, t.LocalZonedTimestampType() as b:
             return b.precision >= a.precision
         case _:
             return False
@@ -214,7 +203,7 @@ def _among_integers(value: Value, bits: int) -> Place | None:
     return Spot(math.floor(number), number.denominator == 1)
 
 
-def _among_decimals(value: Value, data_type: DecimalType) -> Place | None:
+def _among_decimals(value: Value, data_type: t.DecimalType) -> Place | None:
     number = _number(Decimal(repr(value)) if isinstance(value, float) and math.isfinite(value) else value)
     if number is None or isinstance(number, float):
         return None if number is None else _endless(number)
@@ -286,7 +275,7 @@ def _among_times(value: Value) -> Place | None:
     return Spot(millis, rest == 0)
 
 
-def _among_timestamps(value: Value, data_type: TimestampType | LocalZonedTimestampType) -> Place | None:
+def _among_timestamps(value: Value, data_type: t.TimestampType | t.LocalZonedTimestampType) -> Place | None:
     match value:
         case str():
             moment = parse_timestamp(value)
@@ -296,7 +285,7 @@ def _among_timestamps(value: Value, data_type: TimestampType | LocalZonedTimesta
             moment = Timestamp((value.toordinal() - EPOCH_ORDINAL) * NANOS_PER_DAY)
         case _:
             moment = None
-    if moment is None or (moment.zoned and isinstance(data_type, TimestampType)):
+    if moment is None or (moment.zoned and isinstance(data_type, t.TimestampType)):
         return None
     arrow_type: Any = to_arrow_type(data_type)
     unit = NANOS_PER_UNIT[arrow_type.unit]
@@ -320,12 +309,12 @@ def _common_timestamp(one: Any, other: Any) -> pa.DataType | None:
     # Nanoseconds reach only to 2262: most moments of a coarser column do not convert.
     if one.unit not in units or other.unit not in units:
         return None
-    finest: pa.DataType = max(one, other, key=lambda t: units.index(t.unit))
+    finest: pa.DataType = max(one, other, key=lambda kind: units.index(kind.unit))
     return finest
 
 
 def _common_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    wholes, scales = zip(*(_whole_and_scale(t) for t in (one, other)), strict=True)
+    wholes, scales = zip(*(_whole_and_scale(kind) for kind in (one, other)), strict=True)
     precision, scale = max(wholes) + max(scales), max(scales)
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
@@ -341,25 +330,25 @@ def _digits(bits: int) -> int:
     return len(str(2 ** (bits - 1)))
 
 
-def _hint(data_type: DataType, value: Value) -> str:
+def _hint(data_type: t.DataType, value: Value) -> str:
     match data_type, value:
-        case ((CharType() | VarCharType()), _):
+        case ((t.CharType() | t.VarCharType()), _):
             return (
                 f"write a text: '{sql_text(value)}'"
                 if isinstance(value, int | Decimal)
                 else "write a text: 'abc'"
             )
-        case ((BinaryType() | VarBinaryType()), _):
+        case ((t.BinaryType() | t.VarBinaryType()), _):
             return "write bytes: X'00FF'"
-        case BooleanType(), _:
+        case t.BooleanType(), _:
             return "write TRUE or FALSE"
-        case DateType(), _:
+        case t.DateType(), _:
             return "write a date: DATE '2026-01-31'"
-        case TimeType(), _:
+        case t.TimeType(), _:
             return "write a time: TIME '23:59:59'"
-        case TimestampType(), _:
+        case t.TimestampType(), _:
             return "write a moment without a zone, which this type does not have: TIMESTAMP '2026-01-31 23:59:59'"
-        case LocalZonedTimestampType(), _:
+        case t.LocalZonedTimestampType(), _:
             return "write a moment; without a zone it is UTC: TIMESTAMP '2026-01-31 23:59:59+01:00'"
         case _:
             return "write a number"

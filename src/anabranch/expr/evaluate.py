@@ -13,27 +13,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.expr.bound import (
-    AllOf,
-    AnyOf,
-    BoundColumn,
-    BoundPredicate,
-    Compare,
-    CompareColumns,
-    Computed,
-    Constant,
-    LikeTest,
-    NaNTest,
-    NullTest,
-    OneOf,
-    PrefixTest,
-)
+from anabranch.expr import bound as b
 from anabranch.expr.functions import ComputedColumn
 from anabranch.expr.like import join_pattern
 from anabranch.expr.nodes import Operator
 
 
-def to_arrow(predicate: BoundPredicate, rename: Mapping[int, str] | None = None) -> pc.Expression:
+def to_arrow(predicate: b.BoundPredicate, rename: Mapping[int, str] | None = None) -> pc.Expression:
     """The predicate as an Arrow expression, for datasets, Parquet readers and `pyarrow.Table.filter`.
 
     It is exact for rows. A reader that skips row groups by the statistics in Parquet footers must be given the
@@ -49,12 +35,12 @@ def to_arrow(predicate: BoundPredicate, rename: Mapping[int, str] | None = None)
 
 
 def filter_mask(
-    predicate: BoundPredicate, table: pa.Table | pa.RecordBatch, rename: Mapping[int, str] | None = None
+    predicate: b.BoundPredicate, table: pa.Table | pa.RecordBatch, rename: Mapping[int, str] | None = None
 ) -> pa.BooleanArray:
     """For each row whether the predicate is TRUE, without nulls. `rename` is as in `to_arrow`."""
     names = rename or {}
 
-    def values_of(column: BoundColumn) -> Any:
+    def values_of(column: b.BoundColumn) -> Any:
         top, *inner = _path(column, names)
         values = table.column(top)
         return pc.struct_field(values, inner) if inner else values
@@ -69,45 +55,45 @@ _Data: TypeAlias = Any
 """An Arrow expression or array: the compute functions take both, so one translation serves both."""
 
 
-def _path(column: BoundColumn, names: Mapping[int, str]) -> tuple[str, ...]:
+def _path(column: b.BoundColumn, names: Mapping[int, str]) -> tuple[str, ...]:
     top, *inner = column.path
     return names.get(top.id, top.name), *(field.name for field in inner)
 
 
 def _truth(
-    predicate: BoundPredicate, data_of: Callable[[BoundColumn], _Data], constant: Callable[[bool], _Data]
+    predicate: b.BoundPredicate, data_of: Callable[[b.BoundColumn], _Data], constant: Callable[[bool], _Data]
 ) -> _Data:
     match predicate:
-        case Constant(value=value):
+        case b.Constant(value=value):
             return constant(value)
-        case AllOf(children=children):
+        case b.AllOf(children=children):
             return _all_of([_truth(c, data_of, constant) for c in children])
-        case AnyOf(children=children):
+        case b.AnyOf(children=children):
             return _any_of([_truth(c, data_of, constant) for c in children])
-        case CompareColumns(left=left, right=right, op=op, domain=domain):
+        case b.CompareColumns(left=left, right=right, op=op, domain=domain):
             converted = [_converted(data_of(column), column, domain) for column in (left, right)]
             return _columns(op, converted[0], converted[1], domain)
-        case Computed(test=test):
+        case b.Computed(test=test):
             return _truth(test, lambda column: _computed(column, data_of), constant)
-        case NullTest(column=column, negated=negated):
+        case b.NullTest(column=column, negated=negated):
             return pc.is_valid(data_of(column)) if negated else pc.is_null(data_of(column))
-        case NaNTest(column=column, negated=negated):
+        case b.NaNTest(column=column, negated=negated):
             return _unless(negated, pc.is_nan(data_of(column)))
-        case Compare(column=column, op=op, value=value):
+        case b.Compare(column=column, op=op, value=value):
             data = data_of(column)
             result = _COMPARE[op](data, column.scalar(value))
             nan_too = column.is_floating and op in {Operator.GT, Operator.GE}
             return pc.or_kleene(result, pc.is_nan(data)) if nan_too else result
-        case OneOf(column=column):
+        case b.OneOf(column=column):
             return _membership(predicate, data_of(column))
-        case PrefixTest(column=column, prefix=prefix, negated=negated):
+        case b.PrefixTest(column=column, prefix=prefix, negated=negated):
             return _unless(negated, pc.starts_with(data_of(column), pattern=prefix))
-        case LikeTest(column=column, pattern=pattern, negated=negated):
+        case b.LikeTest(column=column, pattern=pattern, negated=negated):
             return _unless(negated, pc.match_like(data_of(column), pattern=join_pattern(pattern)))
     raise AssertionError(predicate)
 
 
-def _computed(column: BoundColumn, data_of: Callable[[BoundColumn], _Data]) -> _Data:
+def _computed(column: b.BoundColumn, data_of: Callable[[b.BoundColumn], _Data]) -> _Data:
     if isinstance(column, ComputedColumn):
         return column.call.computed(data_of).cast(column.arrow_type)
     return data_of(column)
@@ -127,7 +113,7 @@ def _unless(negated: bool, result: _Data) -> _Data:
     return pc.invert(result) if negated else result
 
 
-def _membership(test: OneOf, data: _Data) -> _Data:
+def _membership(test: b.OneOf, data: _Data) -> _Data:
     values = test.values
     if test.column.is_floating and 0.0 in values:
         # Arrow's set tells the zeros apart, equality does not.
@@ -139,7 +125,7 @@ def _membership(test: OneOf, data: _Data) -> _Data:
     return pc.and_kleene(pc.invert(found), pc.is_valid(data))
 
 
-def _converted(data: _Data, column: BoundColumn, domain: pa.DataType) -> _Data:
+def _converted(data: _Data, column: b.BoundColumn, domain: pa.DataType) -> _Data:
     if column.arrow_type == domain:
         return data
     # Large integers are rounded when they meet doubles; every other conversion is exact.

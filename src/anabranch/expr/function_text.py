@@ -11,24 +11,8 @@ from functools import cache
 from typing import Any
 
 from anabranch.errors import PredicateError, shortened
+from anabranch.expr import nodes as n
 from anabranch.expr.like import DEFAULT_ESCAPE
-from anabranch.expr.nodes import (
-    Call,
-    Column,
-    Comparison,
-    Constant,
-    Expression,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Operator,
-    Predicate,
-    StartsWith,
-    all_of,
-    any_of,
-)
 from anabranch.expr.operands import number_of, typed_value
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`")
@@ -38,13 +22,13 @@ _COMPUTES = re.compile(
 )
 _MOST_CHARACTERS = 100_000
 _COMPARISONS = {
-    "EQ": Operator.EQ,
-    "NEQ": Operator.NE,
-    "LT": Operator.LT,
-    "LTE": Operator.LE,
-    "GT": Operator.GT,
-    "GTE": Operator.GE,
-    "NullSafeEQ": Operator.SAME,
+    "EQ": n.Operator.EQ,
+    "NEQ": n.Operator.NE,
+    "LT": n.Operator.LT,
+    "LTE": n.Operator.LE,
+    "GT": n.Operator.GT,
+    "GTE": n.Operator.GE,
+    "NullSafeEQ": n.Operator.SAME,
 }
 _SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
 _NAMES = {
@@ -87,7 +71,7 @@ def may_compute(sql: str) -> bool:
     return _COMPUTES.search(_QUOTED.sub("'x'", sql)) is not None
 
 
-def parse_computing(sql: str, refusal: PredicateError) -> Predicate:
+def parse_computing(sql: str, refusal: PredicateError) -> n.Predicate:
     """The predicate of a filter that computes.
 
     Args:
@@ -132,7 +116,7 @@ def _dialect() -> Any:
     return Filters
 
 
-def _predicate(node: Any) -> Predicate:
+def _predicate(node: Any) -> n.Predicate:
     """A condition out of what sqlglot has found."""
     kind = _kind(node)
     match kind:
@@ -140,32 +124,32 @@ def _predicate(node: Any) -> Predicate:
             return _predicate(node.this)
         case "And" | "Or":
             parts = [_predicate(part) for part in node.flatten()]
-            return all_of(parts) if kind == "And" else any_of(parts)
+            return n.all_of(parts) if kind == "And" else n.any_of(parts)
         case "Not":
-            return Not(_predicate(node.this))
+            return n.Not(_predicate(node.this))
         case "Boolean":
-            return Constant(bool(node.this))
+            return n.Constant(bool(node.this))
         case "Is":
             return _state(node)
         case "In" if node.expressions:
             values = tuple(_value(value) for value in node.expressions)
-            return In(_operand(node.this), values)
+            return n.In(_operand(node.this), values)
         case "Between":
             operand = _expression(node.this)
             low, high = (_expression(node.args[side]) for side in ("low", "high"))
-            return all_of([_compared(Operator.GE, operand, low), _compared(Operator.LE, operand, high)])
+            return n.all_of([_compared(n.Operator.GE, operand, low), _compared(n.Operator.LE, operand, high)])
         case "Like":
             return _like(node, DEFAULT_ESCAPE)
         case "Escape" if _kind(node.this) == "Like":
             return _like(node.this, _text(node.expression))
         case "StartsWith":
-            return StartsWith(_operand(node.this), _text(node.expression))
+            return n.StartsWith(_operand(node.this), _text(node.expression))
     if kind in _COMPARISONS:
         return _compared(_COMPARISONS[kind], _expression(node.this), _expression(node.expression))
     operand = _expression(node)
-    if isinstance(operand, Literal):
+    if isinstance(operand, n.Literal):
         raise PredicateError(f"expected a condition, found the value {operand}")
-    return Comparison(Operator.EQ, operand, Literal(True))
+    return n.Comparison(n.Operator.EQ, operand, n.Literal(True))
 
 
 def _kind(node: Any) -> str:
@@ -177,30 +161,30 @@ def _kind(node: Any) -> str:
     return kind
 
 
-def _like(node: Any, escape: str) -> Predicate:
-    like = Like(_operand(node.this), _text(node.expression), escape)
-    return Not(like) if node.args.get("negate") else like
+def _like(node: Any, escape: str) -> n.Predicate:
+    like = n.Like(_operand(node.this), _text(node.expression), escape)
+    return n.Not(like) if node.args.get("negate") else like
 
 
-def _state(node: Any) -> Predicate:
+def _state(node: Any) -> n.Predicate:
     operand = _operand(node.this)
     match _kind(node.expression):
         case "Null":
-            return IsNull(operand)
+            return n.IsNull(operand)
         case "Boolean":
-            return Comparison(Operator.SAME, operand, Literal(bool(node.expression.this)))
+            return n.Comparison(n.Operator.SAME, operand, n.Literal(bool(node.expression.this)))
     raise _unknown(node)
 
 
-def _compared(op: Operator, left: Expression, right: Expression) -> Predicate:
-    if isinstance(left, Literal):
-        if isinstance(right, Literal):
+def _compared(op: n.Operator, left: n.Expression, right: n.Expression) -> n.Predicate:
+    if isinstance(left, n.Literal):
+        if isinstance(right, n.Literal):
             raise PredicateError(f"{left} {op} {right} compares two values and no column")
-        return Comparison(op.flipped, right, left)
-    return Comparison(op, left, right)
+        return n.Comparison(op.flipped, right, left)
+    return n.Comparison(op, left, right)
 
 
-def _expression(node: Any) -> Expression:
+def _expression(node: Any) -> n.Expression:
     """A value, a column, or what is computed of them."""
     kind = _kind(node)
     match kind:
@@ -209,63 +193,63 @@ def _expression(node: Any) -> Expression:
         case "Column" | "Dot":
             if any(type(part).__name__ != "Identifier" for part in node.parts):
                 raise _unknown(node)
-            return Column(tuple(part.name for part in node.parts))
+            return n.Column(tuple(part.name for part in node.parts))
         case "Literal":
-            return Literal(node.this if node.is_string else number_of(node.this))
+            return n.Literal(node.this if node.is_string else number_of(node.this))
         case "HexString":
-            return Literal(_bytes(node.this))
+            return n.Literal(_bytes(node.this))
         case "Boolean":
-            return Literal(bool(node.this))
+            return n.Literal(bool(node.this))
         case "Null":
-            return Literal(None)
+            return n.Literal(None)
         case "Neg":
             inner = _expression(node.this)
             if _kind(node.this) == "Literal" and not node.this.is_string:
-                return Literal(number_of(f"-{node.this.this}"))
-            return Call("-", (inner,))
+                return n.Literal(number_of(f"-{node.this.this}"))
+            return n.Call("-", (inner,))
         case "Cast":
             return _cast(node)
         case "Substring":
             given = [node.this, node.args.get("start"), node.args.get("length")]
-            return Call("SUBSTR", tuple(_expression(part) for part in given if part is not None))
+            return n.Call("SUBSTR", tuple(_expression(part) for part in given if part is not None))
         case "Coalesce":
-            return Call("COALESCE", tuple(map(_expression, (node.this, *node.expressions))))
+            return n.Call("COALESCE", tuple(map(_expression, (node.this, *node.expressions))))
     if kind in _SIGNS:
-        return Call(_SIGNS[kind], (_expression(node.this), _expression(node.expression)))
+        return n.Call(_SIGNS[kind], (_expression(node.this), _expression(node.expression)))
     if kind in _NAMES:
-        return Call(_NAMES[kind], (_expression(node.this),))
+        return n.Call(_NAMES[kind], (_expression(node.this),))
     raise _unknown(node)
 
 
-def _cast(node: Any) -> Expression:
+def _cast(node: Any) -> n.Expression:
     target = node.to.sql(dialect="spark")
     inner = _expression(node.this)
     word = _TYPED.get(node.to.this.name)
-    if word is not None and isinstance(inner, Literal) and isinstance(inner.value, str):
+    if word is not None and isinstance(inner, n.Literal) and isinstance(inner.value, str):
         value = typed_value(word, inner.value)
         if value is None:
             raise PredicateError(f"{inner} is no {word}")
-        return Literal(value)
-    return Call("CAST", (inner,), target)
+        return n.Literal(value)
+    return n.Call("CAST", (inner,), target)
 
 
-def _operand(node: Any) -> Column | Call:
+def _operand(node: Any) -> n.Column | n.Call:
     found = _expression(node)
-    if isinstance(found, Literal):
+    if isinstance(found, n.Literal):
         raise PredicateError(f"expected a column or something computed, found the value {found}")
     return found
 
 
-def _value(node: Any) -> Literal:
+def _value(node: Any) -> n.Literal:
     found = _expression(node)
-    if not isinstance(found, Literal):
+    if not isinstance(found, n.Literal):
         raise PredicateError(f"IN takes values, found {found}", hint="write a = b OR a = c")
     return found
 
 
 def _text(node: Any) -> str:
     found = _expression(node)
-    if not isinstance(found, Literal) or not isinstance(found.value, str):
+    if not isinstance(found, n.Literal) or not isinstance(found.value, str):
         raise PredicateError(f"expected a text in single quotes, found {found}")
     return found.value
 

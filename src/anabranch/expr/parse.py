@@ -32,28 +32,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from anabranch.errors import PredicateError
+from anabranch.expr import nodes as n
 from anabranch.expr.function_text import may_compute, parse_computing
 from anabranch.expr.lexer import Kind, Token
 from anabranch.expr.like import DEFAULT_ESCAPE
-from anabranch.expr.nodes import (
-    Column,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Operator,
-    Predicate,
-    StartsWith,
-    all_of,
-    any_of,
-)
 from anabranch.expr.operands import OperandReader
 
 
-def parse(sql: str) -> Predicate:
+def parse(sql: str) -> n.Predicate:
     """The predicate that the text of a SQL condition describes.
 
     What the grammar above does not have, but looks like a function, arithmetic or a cast, is read with sqlglot: see
@@ -70,7 +56,7 @@ def parse(sql: str) -> Predicate:
         return parse_computing(sql, error)
 
 
-_Term: TypeAlias = Predicate | Column | Literal
+_Term: TypeAlias = n.Predicate | n.Column | n.Literal
 """A condition, or an operand that may become part of one or be one itself."""
 
 _COMPARISONS = {
@@ -84,14 +70,14 @@ _COMPARISONS = {
     ">=": ">=",
     "<=>": "<=>",
 }
-_PYTHON: dict[Operator, Callable[[Any, Any], bool]] = {
-    Operator.EQ: operator.eq,
-    Operator.SAME: operator.eq,
-    Operator.NE: operator.ne,
-    Operator.LT: operator.lt,
-    Operator.LE: operator.le,
-    Operator.GT: operator.gt,
-    Operator.GE: operator.ge,
+_PYTHON: dict[n.Operator, Callable[[Any, Any], bool]] = {
+    n.Operator.EQ: operator.eq,
+    n.Operator.SAME: operator.eq,
+    n.Operator.NE: operator.ne,
+    n.Operator.LT: operator.lt,
+    n.Operator.LE: operator.le,
+    n.Operator.GT: operator.gt,
+    n.Operator.GE: operator.ge,
 }
 
 
@@ -109,16 +95,16 @@ class _Level:
     """Where the term being read begins."""
     negations: list[Token] = field(default_factory=list)
     """The NOTs before it."""
-    conjuncts: list[Predicate] = field(default_factory=list)
+    conjuncts: list[n.Predicate] = field(default_factory=list)
     """What it is joined to by AND."""
-    disjuncts: list[Predicate] = field(default_factory=list)
+    disjuncts: list[n.Predicate] = field(default_factory=list)
     """What all that is joined to by OR."""
 
 
 class _Parser(OperandReader):
     """Conditions. Parentheses are kept on a stack of ours: how deep they go is up to whoever wrote the filter."""
 
-    def whole(self) -> Predicate:
+    def whole(self) -> n.Predicate:
         if self.peek().kind is Kind.END:
             raise PredicateError("the filter is empty", hint="leave the filter out to keep every row")
         levels = [_Level(self.peek())]
@@ -162,16 +148,16 @@ class _Parser(OperandReader):
             return term
         level.conjuncts.append(self._negated(level, term))
         level.disjuncts.append(self._all_of(level))
-        return self.built(level.start, partial(any_of, level.disjuncts))
+        return self.built(level.start, partial(n.any_of, level.disjuncts))
 
-    def _all_of(self, level: _Level) -> Predicate:
+    def _all_of(self, level: _Level) -> n.Predicate:
         conjuncts, level.conjuncts = level.conjuncts, []
-        return self.built(level.start, partial(all_of, conjuncts))
+        return self.built(level.start, partial(n.all_of, conjuncts))
 
-    def _negated(self, level: _Level, term: _Term) -> Predicate:
+    def _negated(self, level: _Level, term: _Term) -> n.Predicate:
         predicate = self._truth(term, level.start)
         while level.negations:
-            predicate = self.built(level.negations.pop(), partial(Not, predicate))
+            predicate = self.built(level.negations.pop(), partial(n.Not, predicate))
         return predicate
 
     def _term(self) -> _Term:
@@ -183,16 +169,16 @@ class _Parser(OperandReader):
         self.expect(",")
         prefix = self.text("a prefix")
         self.expect(")")
-        return StartsWith(column, prefix)
+        return n.StartsWith(column, prefix)
 
     def _test(self, left: _Term, start: Token) -> _Term:
         """The term with the test that may follow an operand."""
-        if isinstance(left, Predicate):
+        if isinstance(left, n.Predicate):
             return left
         token = self.peek()
         if token.kind is Kind.SYMBOL and token.text in _COMPARISONS:
             self.accept(token.text)
-            return self._compared(Operator(_COMPARISONS[token.text]), left, self.operand(), token)
+            return self._compared(n.Operator(_COMPARISONS[token.text]), left, self.operand(), token)
         if self.accept("IS"):
             return self._state(left, start)
         negated = self.accept("NOT")
@@ -201,71 +187,71 @@ class _Parser(OperandReader):
             raise self.error(f"expected IN, BETWEEN or LIKE after NOT, found {self.peek()}")
         if test is None:
             return left
-        return Not(test) if negated else test
+        return n.Not(test) if negated else test
 
-    def _state(self, left: Column | Literal, start: Token) -> Predicate:
+    def _state(self, left: n.Column | n.Literal, start: Token) -> n.Predicate:
         """Parse what follows IS."""
         negated = self.accept("NOT")
         column = self._column(left, start)
-        test: Predicate
+        test: n.Predicate
         if self.accept("TRUE"):
-            test = Comparison(Operator.SAME, column, Literal(True))
+            test = n.Comparison(n.Operator.SAME, column, n.Literal(True))
         elif self.accept("FALSE"):
-            test = Comparison(Operator.SAME, column, Literal(False))
+            test = n.Comparison(n.Operator.SAME, column, n.Literal(False))
         else:
             self.expect("NULL")
-            test = IsNull(column)
-        return Not(test) if negated else test
+            test = n.IsNull(column)
+        return n.Not(test) if negated else test
 
-    def _membership(self, left: Column | Literal, start: Token) -> Predicate | None:
+    def _membership(self, left: n.Column | n.Literal, start: Token) -> n.Predicate | None:
         """The tests that a NOT may stand before, from their keyword on; None if none comes next."""
         token = self.peek()
         match token.word:
             case "IN":
                 self.accept(token.word)
-                return In(self._column(left, start), self.literals())
+                return n.In(self._column(left, start), self.literals())
             case "BETWEEN":
                 self.accept(token.word)
                 low = self.operand()
                 self.expect("AND")
                 high = self.operand()
-                above = self._compared(Operator.GE, left, low, token)
-                return all_of([above, self._compared(Operator.LE, left, high, token)])
+                above = self._compared(n.Operator.GE, left, low, token)
+                return n.all_of([above, self._compared(n.Operator.LE, left, high, token)])
             case "LIKE":
                 self.accept(token.word)
                 pattern = self.text("a pattern")
                 escape = self.text("an escape character") if self.accept("ESCAPE") else DEFAULT_ESCAPE
                 column = self._column(left, start)
-                return self.built(token, partial(Like, column, pattern, escape))
+                return self.built(token, partial(n.Like, column, pattern, escape))
         return None
 
-    def _column(self, operand: _Term, start: Token) -> Column:
-        if not isinstance(operand, Column):
+    def _column(self, operand: _Term, start: Token) -> n.Column:
+        if not isinstance(operand, n.Column):
             raise self.error("expected a column here", at=start)
         return operand
 
     def _compared(
-        self, op: Operator, left: Column | Literal, right: Column | Literal, token: Token
-    ) -> Predicate:
-        if isinstance(left, Column):
-            return Comparison(op, left, right)
-        if isinstance(right, Column):
-            return Comparison(op.flipped, right, left)
+        self, op: n.Operator, left: n.Column | n.Literal, right: n.Column | n.Literal, token: Token
+    ) -> n.Predicate:
+        if isinstance(left, n.Column):
+            return n.Comparison(op, left, right)
+        if isinstance(right, n.Column):
+            return n.Comparison(op.flipped, right, left)
         # Generated text likes 1 = 1.
         number = (int, float, Decimal)
         kinds = [number if isinstance(side.value, number) else type(side.value) for side in (left, right)]
         if kinds[0] != kinds[1] or left.value is None:
             raise self.error("this compares two values and no column", at=token)
-        return Constant(bool(_PYTHON[op](_ordered(left.value), _ordered(right.value))))
+        return n.Constant(bool(_PYTHON[op](_ordered(left.value), _ordered(right.value))))
 
-    def _truth(self, term: _Term, start: Token) -> Predicate:
+    def _truth(self, term: _Term, start: Token) -> n.Predicate:
         """A condition out of what stands where a condition must."""
         match term:
-            case Predicate():
+            case n.Predicate():
                 return term
-            case Column():
-                return Comparison(Operator.EQ, term, Literal(True))
-            case Literal(value=bool() as value):
-                return Constant(value)
+            case n.Column():
+                return n.Comparison(n.Operator.EQ, term, n.Literal(True))
+            case n.Literal(value=bool() as value):
+                return n.Constant(value)
             case _:
                 raise self.error(f"expected a condition, found the value {term}", at=start)

@@ -25,15 +25,8 @@ from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Not
 from anabranch.expr.parse import parse
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.data_types import (
-    BinaryType,
-    CharType,
-    Field,
-    VarBinaryType,
-    VarCharType,
-    is_atomic,
-)
 from anabranch.options import CHECK_PREFIX
 
 _NAME = re.compile(r"[\w-]{1,100}")
@@ -53,7 +46,7 @@ class Check:
 class RowRules:
     """Row rules of one schema."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[t.Field, ...]
     """Columns with a default."""
     checks: tuple[Check, ...]
 
@@ -92,21 +85,21 @@ def check_rules(schema: TableSchema) -> None:
     RowRules.of(schema)
 
 
-def filled(values: Any, field: Field) -> Any:
+def filled(values: Any, field: t.Field) -> Any:
     """An array with the column's default in the place of nulls."""
     return values.fill_null(default_of(field)) if values.null_count else values
 
 
-def default_of(field: Field) -> Any:
+def default_of(field: t.Field) -> Any:
     """The default of a column as a scalar of its Arrow type. Raises `SchemaError`, `UnsupportedFeatureError`."""
     assert field.default is not None
     return _default(field)
 
 
 @lru_cache(maxsize=256)
-def _default(field: Field) -> Any:
+def _default(field: t.Field) -> Any:
     text = field.default or ""
-    if not is_atomic(field.type):
+    if not t.is_atomic(field.type):
         raise UnsupportedFeatureError(
             f"column '{field.name}' is {field.type} and has a default, which only columns of simple types can have here",
             feature="column-default",
@@ -114,9 +107,9 @@ def _default(field: Field) -> Any:
         )
     value: Any = None
     match field.type:
-        case CharType(length=length) | VarCharType(length=length):
+        case t.CharType(length=length) | t.VarCharType(length=length):
             value = text if len(text) <= length else None
-        case BinaryType(length=length) | VarBinaryType(length=length):
+        case t.BinaryType(length=length) | t.VarBinaryType(length=length):
             value = text.encode() if len(text.encode()) <= length else None
         case _:
             column = BoundColumn((field,))
@@ -132,7 +125,7 @@ def _default(field: Field) -> Any:
     return pa.scalar(value, to_arrow_type(field.type))
 
 
-def _check(name: str, text: str, fields: Sequence[Field]) -> Check:
+def _check(name: str, text: str, fields: Sequence[t.Field]) -> Check:
     if not _NAME.fullmatch(name):
         raise OptionError(
             f"'{name}' cannot name a check", hint="use letters, digits, underscores and hyphens, at most 100."

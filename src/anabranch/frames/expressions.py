@@ -15,27 +15,15 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import PredicateError
-from anabranch.expr.nodes import (
-    Column,
-    Comparison,
-    Constant,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Operator,
-    Predicate,
-    all_of,
-    any_of,
-)
+from anabranch.expr import nodes as n
 
 _OPERATORS = {
-    "equal": Operator.EQ,
-    "not_equal": Operator.NE,
-    "less": Operator.LT,
-    "less_equal": Operator.LE,
-    "greater": Operator.GT,
-    "greater_equal": Operator.GE,
+    "equal": n.Operator.EQ,
+    "not_equal": n.Operator.NE,
+    "less": n.Operator.LT,
+    "less_equal": n.Operator.LE,
+    "greater": n.Operator.GT,
+    "greater_equal": n.Operator.GE,
 }
 
 
@@ -49,7 +37,7 @@ class Call:
     """An Arrow scalar, or None."""
 
 
-def parts_of(expression: Any) -> list[Predicate | None]:
+def parts_of(expression: Any) -> list[n.Predicate | None]:
     """Split a `pyarrow.compute` expression at its ANDs, and translate each condition to a predicate.
 
     None stands for one that is not understood.
@@ -61,7 +49,7 @@ def parts_of(expression: Any) -> list[Predicate | None]:
     return [_predicate(part) for part in _conjuncts(root)]
 
 
-def _predicate(part: Any) -> Predicate | None:
+def _predicate(part: Any) -> n.Predicate | None:
     try:
         return _translated(part)
     except (PredicateError, _UnknownError):
@@ -80,36 +68,36 @@ def _conjuncts(part: Any) -> Iterator[Any]:
         yield part
 
 
-def _translated(part: Any, *, negated: bool = False) -> Predicate:
+def _translated(part: Any, *, negated: bool = False) -> n.Predicate:
     """Translate a condition; `negated` tells whether it stands inside of a NOT, where false and unknown differ."""
     match part:
         case Call("and_kleene", arguments):
-            return all_of(_translated(argument, negated=negated) for argument in arguments)
+            return n.all_of(_translated(argument, negated=negated) for argument in arguments)
         case Call("or_kleene", arguments):
-            return any_of(_translated(argument, negated=negated) for argument in arguments)
+            return n.any_of(_translated(argument, negated=negated) for argument in arguments)
         case Call("invert", (argument,)):
-            return Not(_translated(argument, negated=True))
-        case Call("is_null", (Column() as column,), options) if not _flag(options, "nan_is_null"):
-            return IsNull(column)
-        case Call("is_valid", (Column() as column,)):
-            return Not(IsNull(column))
-        case Call("is_nan", (Column() as column,)):
-            return Comparison(Operator.EQ, column, Literal(float("nan")))
-        case Call("is_in", (Column() as column,), options) if options is not None:
+            return n.Not(_translated(argument, negated=True))
+        case Call("is_null", (n.Column() as column,), options) if not _flag(options, "nan_is_null"):
+            return n.IsNull(column)
+        case Call("is_valid", (n.Column() as column,)):
+            return n.Not(n.IsNull(column))
+        case Call("is_nan", (n.Column() as column,)):
+            return n.Comparison(n.Operator.EQ, column, n.Literal(float("nan")))
+        case Call("is_in", (n.Column() as column,), options) if options is not None:
             values = list(options["value_set"].values)
             if any(not value.is_valid for value in values):
                 raise _UnknownError
-            found = In(column, tuple(Literal(value) for value in values))
+            found = n.In(column, tuple(n.Literal(value) for value in values))
             # For Arrow null is in no list, where SQL does not know.
-            return all_of([found, Not(IsNull(column))]) if negated else found
-        case Call(op, (Column() as column, pa.Scalar() as value)) if op in _OPERATORS and value.is_valid:
-            return Comparison(_OPERATORS[op], column, Literal(value))
-        case Call(op, (pa.Scalar() as value, Column() as column)) if op in _OPERATORS and value.is_valid:
-            return Comparison(_OPERATORS[op].flipped, column, Literal(value))
+            return n.all_of([found, n.Not(n.IsNull(column))]) if negated else found
+        case Call(op, (n.Column() as column, pa.Scalar() as value)) if op in _OPERATORS and value.is_valid:
+            return n.Comparison(_OPERATORS[op], column, n.Literal(value))
+        case Call(op, (pa.Scalar() as value, n.Column() as column)) if op in _OPERATORS and value.is_valid:
+            return n.Comparison(_OPERATORS[op].flipped, column, n.Literal(value))
         case pa.BooleanScalar() if part.is_valid:
-            return Constant(part.as_py())
-        case Column() as column:
-            return Comparison(Operator.EQ, column, Literal(True))
+            return n.Constant(part.as_py())
+        case n.Column() as column:
+            return n.Comparison(n.Operator.EQ, column, n.Literal(True))
     raise _UnknownError
 
 
@@ -127,7 +115,7 @@ def _tree(expression: Any) -> Any:
 
 def _read(key: str, value: str, pairs: Iterator[tuple[str, str]], literals: Any) -> Any:
     if key == "nested_field_ref":
-        return Column(tuple(next(pairs)[1] for _ in range(int(value))))
+        return n.Column(tuple(next(pairs)[1] for _ in range(int(value))))
     if key != "call":
         return _leaf(key, value, literals)
     arguments: list[Any] = []
@@ -144,7 +132,7 @@ def _read(key: str, value: str, pairs: Iterator[tuple[str, str]], literals: Any)
 
 def _leaf(key: str, value: str, literals: Any) -> Any:
     if key == "field_ref":
-        return Column((value,))
+        return n.Column((value,))
     if key == "literal":
         return literals.column(int(value))[0]
     raise ValueError(key)

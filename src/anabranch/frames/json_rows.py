@@ -20,25 +20,8 @@ import pyarrow as pa
 
 from anabranch.arrow.python_values import Form, atoms_to_array, to_array
 from anabranch.errors import SchemaError
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import fields_from_arrow
-from anabranch.format.types.data_types import (
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-)
 
 
 class _TwiceError(ValueError):
@@ -104,7 +87,7 @@ def _row(line: str, number: int) -> dict[str, Any]:
     return row
 
 
-def _batch(numbered: Sequence[tuple[int, dict[str, Any]]], fields: Mapping[str, Field]) -> pa.RecordBatch:
+def _batch(numbered: Sequence[tuple[int, dict[str, Any]]], fields: Mapping[str, t.Field]) -> pa.RecordBatch:
     try:
         return _converted([row for _, row in numbered], fields)
     except SchemaError as error:
@@ -115,7 +98,7 @@ def _batch(numbered: Sequence[tuple[int, dict[str, Any]]], fields: Mapping[str, 
         return _batch(numbered[middle:], fields)  # one of the two has the value
 
 
-def _converted(rows: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> pa.RecordBatch:
+def _converted(rows: Sequence[dict[str, Any]], fields: Mapping[str, t.Field]) -> pa.RecordBatch:
     names = dict.fromkeys([*fields, *(name for row in rows for name in row)])
     columns = [
         to_array([row.get(name) for row in rows], fields[name].type, name, _FORM)
@@ -126,14 +109,14 @@ def _converted(rows: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> p
     return pa.RecordBatch.from_arrays(columns, list(names))
 
 
-def _atoms(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
+def _atoms(values: Sequence[Any], data_type: t.DataType, path: str) -> pa.Array:
     match data_type:
-        case DateType():
+        case t.DateType():
             return _parsed(_texts(values, data_type, path), pa.date32(), data_type, path)
-        case TimestampType():
+        case t.TimestampType():
             texts = _texts(values, data_type, path)
             return _parsed(texts, pa.timestamp(_unit(texts)), data_type, path)
-        case LocalZonedTimestampType():
+        case t.LocalZonedTimestampType():
             texts = _texts(values, data_type, path)
             in_utc = [text if text is None or _ZONED.search(text, 11) else _utc(text) for text in texts]
             return _parsed(in_utc, pa.timestamp(_unit(texts), "UTC"), data_type, path)
@@ -152,10 +135,17 @@ def _atoms(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
     return atoms_to_array(found, data_type, path)
 
 
-def _keys(values: Sequence[Any], data_type: DataType, path: str) -> pa.Array:
+def _keys(values: Sequence[Any], data_type: t.DataType, path: str) -> pa.Array:
     """Keys of maps, which an object has as text whatever their type."""
     if isinstance(
-        data_type, BooleanType | TinyIntType | SmallIntType | IntType | BigIntType | FloatType | DoubleType
+        data_type,
+        t.BooleanType
+        | t.TinyIntType
+        | t.SmallIntType
+        | t.IntType
+        | t.BigIntType
+        | t.FloatType
+        | t.DoubleType,
     ):
         values = [_spelled(value) if isinstance(value, str) else value for value in values]
     return _atoms(values, data_type, path)
@@ -171,7 +161,7 @@ def _spelled(text: str) -> Any:
         return text
 
 
-def _texts(values: Sequence[Any], data_type: DataType, path: str) -> list[str | None]:
+def _texts(values: Sequence[Any], data_type: t.DataType, path: str) -> list[str | None]:
     for value in values:
         if value is not None and not isinstance(value, str):
             raise _refusal(value, data_type, path, "expected text as of ISO 8601")
@@ -187,7 +177,7 @@ def _utc(text: str) -> str:
     return f"{text}Z" if len(text) > len("2026-01-01") else f"{text}T00:00:00Z"
 
 
-def _parsed(texts: Sequence[str | None], kind: pa.DataType, data_type: DataType, path: str) -> pa.Array:
+def _parsed(texts: Sequence[str | None], kind: pa.DataType, data_type: t.DataType, path: str) -> pa.Array:
     try:
         return pa.array(texts, pa.string()).cast(kind)
     except (pa.ArrowInvalid, ValueError) as error:
@@ -231,18 +221,18 @@ def _time(value: Any) -> time:
     return time.fromisoformat(value)
 
 
-_READ: Final[dict[type[DataType], Callable[[Any], Any]]] = {
-    FloatType: _float,
-    DoubleType: _float,
-    DecimalType: _decimal,
-    BinaryType: _bytes,
-    VarBinaryType: _bytes,
-    TimeType: _time,
+_READ: Final[dict[type[t.DataType], Callable[[Any], Any]]] = {
+    t.FloatType: _float,
+    t.DoubleType: _float,
+    t.DecimalType: _decimal,
+    t.BinaryType: _bytes,
+    t.VarBinaryType: _bytes,
+    t.TimeType: _time,
 }
 """Values as Python has them, of those as JSON does."""
 
 
-def _refusal(value: Any, data_type: DataType, path: str, why: str) -> SchemaError:
+def _refusal(value: Any, data_type: t.DataType, path: str, why: str) -> SchemaError:
     text = f"column '{path}' is {data_type}, but a value is {_shown(value)}"
     return SchemaError(f"{text}: {why}" if why else text)
 

@@ -20,18 +20,8 @@ from anabranch.errors import OptionError, SchemaError
 from anabranch.format.records.data_file import SimpleStats
 from anabranch.format.rows.binary_row import encode_row, is_text, with_arity
 from anabranch.format.schema.watermark import watermark_definition
+from anabranch.format.types import data_types as t
 from anabranch.format.types.buffers import ArrowColumn
-from anabranch.format.types.data_types import (
-    BinaryType,
-    DataType,
-    DoubleType,
-    Field,
-    FloatType,
-    LocalZonedTimestampType,
-    TimestampType,
-    VarBinaryType,
-    is_atomic,
-)
 from anabranch.format.types.values import fit_column, physical_value
 from anabranch.options import STATS_MODE
 
@@ -107,7 +97,7 @@ class StatsCollector:
         modes: the mode of each of them.
     """
 
-    def __init__(self, fields: Sequence[Field], modes: Sequence[StatsMode]) -> None:
+    def __init__(self, fields: Sequence[t.Field], modes: Sequence[StatsMode]) -> None:
         self._columns = [_ColumnStats(field, mode) for field, mode in zip(fields, modes, strict=True)]
 
     def update(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -134,7 +124,7 @@ class ColumnFacts:
 
 
 def gathered_stats(
-    fields: Sequence[Field], modes: Sequence[StatsMode], facts: Sequence[ColumnFacts | None]
+    fields: Sequence[t.Field], modes: Sequence[StatsMode], facts: Sequence[ColumnFacts | None]
 ) -> SimpleStats:
     """Statistics as `StatsCollector` gives them for the same rows.
 
@@ -149,22 +139,22 @@ def gathered_stats(
     return _stats_of(columns)
 
 
-def partition_stats(types: Sequence[DataType], rows: Iterable[Sequence[Any]]) -> SimpleStats:
+def partition_stats(types: Sequence[t.DataType], rows: Iterable[Sequence[Any]]) -> SimpleStats:
     """Exact statistics of partitions, given as physical values in the order of the partition keys."""
     columns = list(zip(*rows, strict=True)) or [()] * len(types)
     bounds = [_exact_bounds([v for v in column if v is not None]) for column in columns]
     return _simple_stats(types, bounds, [sum(v is None for v in column) for column in columns])
 
 
-def has_bounds(data_type: DataType) -> bool:
+def has_bounds(data_type: t.DataType) -> bool:
     """Whether minimum and maximum of a column of the type are kept at all."""
     match data_type:
-        case BinaryType() | VarBinaryType():
+        case t.BinaryType() | t.VarBinaryType():
             return False
-        case TimestampType(precision=precision) | LocalZonedTimestampType(precision=precision):
+        case t.TimestampType(precision=precision) | t.LocalZonedTimestampType(precision=precision):
             return precision <= 6  # finer ones are INT96 in Parquet, which has no order
         case _:
-            return is_atomic(data_type)
+            return t.is_atomic(data_type)
 
 
 def truncate_min(text: str, length: int) -> str:
@@ -189,7 +179,7 @@ _UNKNOWN: _Bounds = (None, None)
 
 
 def _simple_stats(
-    types: Sequence[DataType], bounds: Sequence[_Bounds], null_counts: Sequence[int | None]
+    types: Sequence[t.DataType], bounds: Sequence[_Bounds], null_counts: Sequence[int | None]
 ) -> SimpleStats:
     return SimpleStats(
         min_values=with_arity(len(types), encode_row(types, [low for low, _ in bounds])),
@@ -222,13 +212,13 @@ def _signed_zeros(low: Any, high: Any) -> _Bounds:
 class _ColumnStats:
     """Statistics of one column so far."""
 
-    def __init__(self, field: Field, mode: StatsMode) -> None:
+    def __init__(self, field: t.Field, mode: StatsMode) -> None:
         self.data_type = field.type
-        counted = mode.kind is not StatsKind.NONE and is_atomic(field.type)
+        counted = mode.kind is not StatsKind.NONE and t.is_atomic(field.type)
         self.null_count: int | None = 0 if counted else None
         self._mode = mode
         self._bounded = mode.kind in {StatsKind.TRUNCATE, StatsKind.FULL} and has_bounds(field.type)
-        self._may_hold_nan = isinstance(field.type, FloatType | DoubleType)
+        self._may_hold_nan = isinstance(field.type, t.FloatType | t.DoubleType)
         self._low: Any = None
         self._high: Any = None
 

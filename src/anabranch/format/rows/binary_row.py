@@ -14,29 +14,7 @@ from enum import Enum, auto
 from typing import Any
 
 from anabranch.errors import CorruptTableError, SchemaError
-from anabranch.format.types.data_types import (
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
+from anabranch.format.types import data_types as t
 
 ARITY_SIZE = 4
 """Bytes in front of a row in a manifest."""
@@ -51,7 +29,7 @@ NANOS_PER_MILLI = 1_000_000
 MILLIS_PER_DAY = 86_400_000
 
 
-def encode_row(types: Sequence[DataType], values: Sequence[Any], *, reserve_nulls: bool = False) -> bytes:
+def encode_row(types: Sequence[t.DataType], values: Sequence[Any], *, reserve_nulls: bool = False) -> bytes:
     """A row of physical values, without the number of fields in front.
 
     Args:
@@ -94,7 +72,7 @@ def arity(data: bytes, *, where: str = "row") -> int:
     return count
 
 
-def decode_row(types: Sequence[DataType], data: bytes, *, where: str = "row") -> tuple[Any, ...]:
+def decode_row(types: Sequence[t.DataType], data: bytes, *, where: str = "row") -> tuple[Any, ...]:
     """The physical values of a row as manifests store it.
 
     Fields of complex types are None: nothing that reads rows knows more of them.
@@ -148,16 +126,16 @@ class SlotKind(Enum):
     """Complex types: always null."""
 
 
-def slot_kind(data_type: DataType) -> SlotKind:
+def slot_kind(data_type: t.DataType) -> SlotKind:
     """Return the layout of a type's values in a row."""
     match data_type:
-        case DecimalType(precision=precision):
+        case t.DecimalType(precision=precision):
             return SlotKind.DECIMAL if precision <= 18 else SlotKind.WIDE_DECIMAL
-        case TimestampType(precision=precision) | LocalZonedTimestampType(precision=precision):
+        case t.TimestampType(precision=precision) | t.LocalZonedTimestampType(precision=precision):
             return SlotKind.MILLIS if precision <= 3 else SlotKind.MILLIS_AND_NANOS
-        case CharType() | VarCharType() | BinaryType() | VarBinaryType():
+        case t.CharType() | t.VarCharType() | t.BinaryType() | t.VarBinaryType():
             return SlotKind.BYTES
-        case ArrayType() | MultisetType() | MapType() | RowType():
+        case t.ArrayType() | t.MultisetType() | t.MapType() | t.RowType():
             return SlotKind.NONE
         case _:
             return SlotKind.FIXED
@@ -173,14 +151,14 @@ def fixed_size(count: int) -> int:
     return null_size(count) + 8 * count
 
 
-def reserved_size(data_type: DataType) -> int:
+def reserved_size(data_type: t.DataType) -> int:
     """Bytes of the variable part that every value of the type takes, and in reserving rows every null."""
     return _RESERVED.get(slot_kind(data_type), 0)
 
 
-def is_text(data_type: DataType) -> bool:
+def is_text(data_type: t.DataType) -> bool:
     """Whether values are text, encoded as UTF-8."""
-    return isinstance(data_type, CharType | VarCharType)
+    return isinstance(data_type, t.CharType | t.VarCharType)
 
 
 _RESERVED = {SlotKind.WIDE_DECIMAL: WIDE_DECIMAL_SIZE, SlotKind.MILLIS_AND_NANOS: 8}
@@ -189,15 +167,15 @@ _ARITY = struct.Struct(">I")
 _LONG = struct.Struct("<q")
 _LENGTH_AND_OFFSET = struct.Struct("<II")
 _FIXED = {
-    BooleanType: struct.Struct("<?7x"),
-    TinyIntType: struct.Struct("<b7x"),
-    SmallIntType: struct.Struct("<h6x"),
-    IntType: struct.Struct("<i4x"),
-    BigIntType: _LONG,
-    FloatType: struct.Struct("<f4x"),
-    DoubleType: struct.Struct("<d"),
-    DateType: struct.Struct("<i4x"),
-    TimeType: struct.Struct("<i4x"),
+    t.BooleanType: struct.Struct("<?7x"),
+    t.TinyIntType: struct.Struct("<b7x"),
+    t.SmallIntType: struct.Struct("<h6x"),
+    t.IntType: struct.Struct("<i4x"),
+    t.BigIntType: _LONG,
+    t.FloatType: struct.Struct("<f4x"),
+    t.DoubleType: struct.Struct("<d"),
+    t.DateType: struct.Struct("<i4x"),
+    t.TimeType: struct.Struct("<i4x"),
 }
 
 _EXACT = Context(prec=38, traps=[InvalidOperation, DivisionByZero, Overflow, Inexact])
@@ -207,39 +185,39 @@ _EXACT = Context(prec=38, traps=[InvalidOperation, DivisionByZero, Overflow, Ine
 # Writing one value: the slot, and what goes to the variable part at `offset`
 
 
-def _encode(data_type: DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
+def _encode(data_type: t.DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
     try:
         return _ENCODERS[slot_kind(data_type)](data_type, value, offset)
     except (struct.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise SchemaError(f"the value {value!r:.200} does not fit the type {data_type}") from error
 
 
-def _encode_fixed(data_type: DataType, value: Any, _offset: int) -> tuple[bytes, bytes]:
-    if isinstance(data_type, TimeType) and not 0 <= value < MILLIS_PER_DAY:
+def _encode_fixed(data_type: t.DataType, value: Any, _offset: int) -> tuple[bytes, bytes]:
+    if isinstance(data_type, t.TimeType) and not 0 <= value < MILLIS_PER_DAY:
         raise OverflowError
     return _FIXED[type(data_type)].pack(value), b""
 
 
-def _encode_bytes(data_type: DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
+def _encode_bytes(data_type: t.DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
     data: bytes = value.encode() if is_text(data_type) else bytes(memoryview(value))
     if len(data) <= INLINE_LIMIT:
         return data.ljust(INLINE_LIMIT, b"\0") + bytes([0x80 + len(data)]), b""
     return _LENGTH_AND_OFFSET.pack(len(data), offset), data.ljust((len(data) + 7) // 8 * 8, b"\0")
 
 
-def _encode_decimal(data_type: DataType, value: Any, _offset: int) -> tuple[bytes, bytes]:
+def _encode_decimal(data_type: t.DataType, value: Any, _offset: int) -> tuple[bytes, bytes]:
     return _LONG.pack(_unscaled(data_type, value)), b""
 
 
-def _encode_wide_decimal(data_type: DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
+def _encode_wide_decimal(data_type: t.DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
     unscaled = _unscaled(data_type, value)
     length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     data = unscaled.to_bytes(length, "big", signed=True)
     return _LENGTH_AND_OFFSET.pack(length, offset), data.ljust(WIDE_DECIMAL_SIZE, b"\0")
 
 
-def _unscaled(data_type: DataType, value: Decimal) -> int:
-    assert isinstance(data_type, DecimalType)
+def _unscaled(data_type: t.DataType, value: Decimal) -> int:
+    assert isinstance(data_type, t.DecimalType)
     exact = _EXACT.quantize(value, Decimal((0, (1,), -data_type.scale)))
     unscaled = int(_EXACT.scaleb(exact, data_type.scale))
     if abs(unscaled) >= 10**data_type.precision:
@@ -247,16 +225,16 @@ def _unscaled(data_type: DataType, value: Decimal) -> int:
     return unscaled
 
 
-def _encode_millis(_type: DataType, value: Any, _offset: int) -> tuple[bytes, bytes]:
+def _encode_millis(_type: t.DataType, value: Any, _offset: int) -> tuple[bytes, bytes]:
     return _LONG.pack(value // NANOS_PER_MILLI), b""
 
 
-def _encode_millis_and_nanos(_type: DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
+def _encode_millis_and_nanos(_type: t.DataType, value: Any, offset: int) -> tuple[bytes, bytes]:
     millis, nanos = divmod(value, NANOS_PER_MILLI)
     return _LENGTH_AND_OFFSET.pack(nanos, offset), _LONG.pack(millis)
 
 
-_ENCODERS: dict[SlotKind, Callable[[DataType, Any, int], tuple[bytes, bytes]]] = {
+_ENCODERS: dict[SlotKind, Callable[[t.DataType, Any, int], tuple[bytes, bytes]]] = {
     SlotKind.FIXED: _encode_fixed,
     SlotKind.BYTES: _encode_bytes,
     SlotKind.DECIMAL: _encode_decimal,
@@ -273,14 +251,14 @@ class _BadSlotError(Exception):
     """A problem with a slot, worded as the end of a sentence about it."""
 
 
-def _decode(data_type: DataType, row: memoryview, slot: int, variable_from: int) -> Any:
+def _decode(data_type: t.DataType, row: memoryview, slot: int, variable_from: int) -> Any:
     kind = slot_kind(data_type)
     match kind:
         case SlotKind.NONE:
             return None
         case SlotKind.FIXED:
             value = _FIXED[type(data_type)].unpack_from(row, slot)[0]
-            if isinstance(data_type, TimeType) and not 0 <= value < MILLIS_PER_DAY:
+            if isinstance(data_type, t.TimeType) and not 0 <= value < MILLIS_PER_DAY:
                 raise _BadSlotError(f"claims the millisecond {value} of a day")
             return value
         case SlotKind.MILLIS:
@@ -308,7 +286,7 @@ def _decode(data_type: DataType, row: memoryview, slot: int, variable_from: int)
     return _LONG.unpack(item)[0] * NANOS_PER_MILLI + low
 
 
-def _text_or_bytes(data_type: DataType, item: memoryview) -> str | bytes:
+def _text_or_bytes(data_type: t.DataType, item: memoryview) -> str | bytes:
     if not is_text(data_type):
         return bytes(item)
     try:
@@ -317,8 +295,8 @@ def _text_or_bytes(data_type: DataType, item: memoryview) -> str | bytes:
         raise _BadSlotError("is not UTF-8") from None
 
 
-def _scaled(data_type: DataType, unscaled: int) -> Decimal:
-    assert isinstance(data_type, DecimalType)
+def _scaled(data_type: t.DataType, unscaled: int) -> Decimal:
+    assert isinstance(data_type, t.DecimalType)
     if abs(unscaled) >= 10**data_type.precision:
         raise _BadSlotError("has more digits than that")
     return _EXACT.scaleb(Decimal(unscaled), -data_type.scale)

@@ -28,6 +28,7 @@ from anabranch.format.rows.binary_row import (
     slot_kind,
 )
 from anabranch.format.rows.encoded_rows import EncodedRows, encode_rows
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.buffers import (
     ArrowArray,
@@ -40,18 +41,6 @@ from anabranch.format.types.buffers import (
     gather,
     variable_width,
 )
-from anabranch.format.types.data_types import (
-    BigIntType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IntType,
-    SmallIntType,
-    TimeType,
-    TinyIntType,
-)
 
 __all__ = ["EncodedRows", "decode_column", "encode_rows"]
 
@@ -59,7 +48,7 @@ __all__ = ["EncodedRows", "decode_column", "encode_rows"]
 def decode_column(
     rows: ArrowColumn,
     position: int,
-    data_type: DataType,
+    data_type: t.DataType,
     arity: int,
     *,
     strict: bool = False,
@@ -168,22 +157,22 @@ class _Column:
         return gather(self.rows.data, self.rows.starts + np.where(good, offsets, 0), dtype)
 
 
-def _read_fixed(column: _Column, data_type: DataType, target: Any) -> ArrowArray:
-    if isinstance(data_type, BooleanType):
+def _read_fixed(column: _Column, data_type: t.DataType, target: Any) -> ArrowArray:
+    if isinstance(data_type, t.BooleanType):
         bits = np.packbits(column.slots & 0xFF != 0, bitorder="little")
         return array_of(target, bits, column.present)
     values = column.slots.astype(_WIDTHS[type(data_type)])
     good = column.present
-    if isinstance(data_type, TimeType):
+    if isinstance(data_type, t.TimeType):
         good = good & (values >= 0) & (values < MILLIS_PER_DAY)
     return array_of(target, values, good)
 
 
-def _read_millis(column: _Column, _type: DataType, target: Any) -> ArrowArray:
+def _read_millis(column: _Column, _type: t.DataType, target: Any) -> ArrowArray:
     return array_of(target, column.slots // 1000 if target.unit == "s" else column.slots, column.present)
 
 
-def _read_millis_and_nanos(column: _Column, _type: DataType, target: Any) -> ArrowArray:
+def _read_millis_and_nanos(column: _Column, _type: t.DataType, target: Any) -> ArrowArray:
     per_milli = 1_000 if target.unit == "us" else NANOS_PER_MILLI
     nanos = column.low
     good = column.holding(column.offsets, 8) & (nanos < NANOS_PER_MILLI)
@@ -195,14 +184,14 @@ def _read_millis_and_nanos(column: _Column, _type: DataType, target: Any) -> Arr
     return array_of(target, millis * per_milli + rest, good)
 
 
-def _read_decimal(column: _Column, _type: DataType, target: Any) -> ArrowArray:
+def _read_decimal(column: _Column, _type: t.DataType, target: Any) -> ArrowArray:
     unscaled = column.slots
     bound = 10**target.precision
     good = column.present & (unscaled < bound) & (unscaled > -bound)
     return array_of(target, np.stack([unscaled, unscaled >> 63], axis=1), good)
 
 
-def _read_wide_decimal(column: _Column, _type: DataType, target: Any) -> ArrowArray:
+def _read_wide_decimal(column: _Column, _type: t.DataType, target: Any) -> ArrowArray:
     sizes = column.low
     good = column.holding(column.offsets, WIDE_DECIMAL_SIZE) & (sizes >= 1) & (sizes <= WIDE_DECIMAL_SIZE)
     high = column.items(good, column.offsets, ">i8")
@@ -230,7 +219,7 @@ def _is_less(high: Longs, low: npt.NDArray[Any], bound: int) -> Bools:
     return less
 
 
-def _read_bytes(column: _Column, data_type: DataType, target: Any) -> ArrowArray:
+def _read_bytes(column: _Column, data_type: t.DataType, target: Any) -> ArrowArray:
     tags = column.slots >> 56
     inline = tags < 0  # the highest bit of the slot says so
     offsets = np.where(inline, column.slot_at, column.offsets)
@@ -275,18 +264,18 @@ def _text(value: bytes | None) -> str | None:
         return None
 
 
-_WIDTHS: dict[type[DataType], str] = {
-    TinyIntType: "<i1",
-    SmallIntType: "<i2",
-    IntType: "<i4",
-    BigIntType: "<i8",
-    FloatType: "<i4",
-    DoubleType: "<i8",
-    DateType: "<i4",
-    TimeType: "<i4",
+_WIDTHS: dict[type[t.DataType], str] = {
+    t.TinyIntType: "<i1",
+    t.SmallIntType: "<i2",
+    t.IntType: "<i4",
+    t.BigIntType: "<i8",
+    t.FloatType: "<i4",
+    t.DoubleType: "<i8",
+    t.DateType: "<i4",
+    t.TimeType: "<i4",
 }
 
-_READERS: dict[SlotKind, Callable[[_Column, DataType, Any], ArrowArray]] = {
+_READERS: dict[SlotKind, Callable[[_Column, t.DataType, Any], ArrowArray]] = {
     SlotKind.FIXED: _read_fixed,
     SlotKind.BYTES: _read_bytes,
     SlotKind.DECIMAL: _read_decimal,

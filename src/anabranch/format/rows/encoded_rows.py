@@ -21,6 +21,7 @@ from anabranch.format.rows.binary_row import (
     reserved_size,
     slot_kind,
 )
+from anabranch.format.types import data_types as t
 from anabranch.format.types.buffers import (
     ArrowArray,
     ArrowColumn,
@@ -32,18 +33,6 @@ from anabranch.format.types.buffers import (
     gather,
     validity,
     variable_width,
-)
-from anabranch.format.types.data_types import (
-    BigIntType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IntType,
-    SmallIntType,
-    TimeType,
-    TinyIntType,
 )
 from anabranch.format.types.values import NANOS_PER_UNIT, fit_column
 
@@ -70,7 +59,7 @@ class EncodedRows:
 
 
 def encode_rows(
-    columns: Sequence[ArrowColumn], types: Sequence[DataType], *, reserve_nulls: bool = True
+    columns: Sequence[ArrowColumn], types: Sequence[t.DataType], *, reserve_nulls: bool = True
 ) -> EncodedRows:
     """The rows of equally long columns, each equal to what `binary_row.encode_row` gives for its values.
 
@@ -124,7 +113,7 @@ class _Field:
     """Write the items to these places of the words, for the rows that have one."""
 
 
-def _field(column: ArrowColumn, data_type: DataType, reserve_nulls: bool) -> _Field:
+def _field(column: ArrowColumn, data_type: t.DataType, reserve_nulls: bool) -> _Field:
     fitted = fit_column(column, data_type)
     kind = slot_kind(data_type)
     if kind is SlotKind.BYTES:
@@ -153,23 +142,23 @@ _Pieces = tuple[Words, list[Words]]
 """The slots of a column, and the words of its items, both undefined where null."""
 
 
-def _fixed(array: ArrowArray, data_type: DataType, _valid: Bools) -> _Pieces:
-    if isinstance(data_type, BooleanType):
+def _fixed(array: ArrowArray, data_type: t.DataType, _valid: Bools) -> _Pieces:
+    if isinstance(data_type, t.BooleanType):
         array = array.cast(pa.uint8())
     return fixed_width(array, _UNSIGNED[type(data_type)]).astype(np.uint64), []
 
 
-def _millis(array: ArrowArray, data_type: DataType, valid: Bools) -> _Pieces:
+def _millis(array: ArrowArray, data_type: t.DataType, valid: Bools) -> _Pieces:
     millis, _ = _split_timestamps(array, data_type, valid)
     return millis.view(np.uint64), []
 
 
-def _millis_and_nanos(array: ArrowArray, data_type: DataType, valid: Bools) -> _Pieces:
+def _millis_and_nanos(array: ArrowArray, data_type: t.DataType, valid: Bools) -> _Pieces:
     millis, nanos = _split_timestamps(array, data_type, valid)
     return nanos.view(np.uint64), [millis.view(np.uint64)]
 
 
-def _split_timestamps(array: ArrowArray, data_type: DataType, valid: Bools) -> tuple[Longs, Longs]:
+def _split_timestamps(array: ArrowArray, data_type: t.DataType, valid: Bools) -> tuple[Longs, Longs]:
     """Milliseconds, rounded towards the past, and the nanoseconds beyond them."""
     timestamps: Any = array.type
     nanos_per_unit = NANOS_PER_UNIT[timestamps.unit]
@@ -185,12 +174,12 @@ def _split_timestamps(array: ArrowArray, data_type: DataType, valid: Bools) -> t
     return millis, (values - millis * per_milli) * nanos_per_unit
 
 
-def _decimal(array: ArrowArray, _type: DataType, _valid: Bools) -> _Pieces:
+def _decimal(array: ArrowArray, _type: t.DataType, _valid: Bools) -> _Pieces:
     low, _ = _halves(array)
     return low, []
 
 
-def _wide_decimal(array: ArrowArray, _type: DataType, _valid: Bools) -> _Pieces:
+def _wide_decimal(array: ArrowArray, _type: t.DataType, _valid: Bools) -> _Pieces:
     low, high = _halves(array)
     sign = (high.view(np.int64) >> 63).view(np.uint64)
     sizes = _byte_sizes(low ^ sign, high ^ sign)
@@ -274,19 +263,19 @@ def _first_bytes(words: Words, counts: Longs) -> Words:
     return kept
 
 
-_UNSIGNED: dict[type[DataType], str] = {
-    BooleanType: "u1",
-    TinyIntType: "u1",
-    SmallIntType: "u2",
-    IntType: "u4",
-    BigIntType: "u8",
-    FloatType: "u4",
-    DoubleType: "u8",
-    DateType: "u4",
-    TimeType: "u4",
+_UNSIGNED: dict[type[t.DataType], str] = {
+    t.BooleanType: "u1",
+    t.TinyIntType: "u1",
+    t.SmallIntType: "u2",
+    t.IntType: "u4",
+    t.BigIntType: "u8",
+    t.FloatType: "u4",
+    t.DoubleType: "u8",
+    t.DateType: "u4",
+    t.TimeType: "u4",
 }
 
-_FIELDS: dict[SlotKind, Callable[[ArrowArray, DataType, Bools], _Pieces]] = {
+_FIELDS: dict[SlotKind, Callable[[ArrowArray, t.DataType, Bools], _Pieces]] = {
     SlotKind.FIXED: _fixed,
     SlotKind.DECIMAL: _decimal,
     SlotKind.WIDE_DECIMAL: _wide_decimal,

@@ -16,26 +16,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.errors import InvalidInputError, UnsupportedFeatureError
-from anabranch.format.types.data_types import (
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
+from anabranch.format.types import data_types as t
 
 DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
 """Folder text of null and blank values, unless ``partition.default-name`` says otherwise."""
@@ -52,7 +33,7 @@ _WHITE_SPACE = frozenset(
 
 
 def partition_path(
-    fields: Sequence[Field],
+    fields: Sequence[t.Field],
     values: Sequence[Any],
     *,
     legacy_names: bool = True,
@@ -72,7 +53,7 @@ def partition_path(
     )
 
 
-def partition_label(fields: Sequence[Field], values: Sequence[Any]) -> str:
+def partition_label(fields: Sequence[t.Field], values: Sequence[Any]) -> str:
     """A partition for people, ``""`` if there are no partition fields: no two partitions of a table have the same.
 
     As a rule it is the partition's folder. But blank texts stand as they are, a text equal to the name that stands for
@@ -84,7 +65,7 @@ def partition_label(fields: Sequence[Field], values: Sequence[Any]) -> str:
     )
 
 
-def _label(data_type: DataType, value: Any) -> str:
+def _label(data_type: t.DataType, value: Any) -> str:
     if value is None:
         return DEFAULT_PARTITION_NAME
     try:
@@ -92,7 +73,7 @@ def _label(data_type: DataType, value: Any) -> str:
     except UnsupportedFeatureError:
         if isinstance(value, bytes):
             text = f"0x{value.hex()}"
-        elif isinstance(data_type, DateType):
+        elif isinstance(data_type, t.DateType):
             text = _any_date(value)
         else:
             days, nanos = divmod(value, NANOS_PER_DAY)
@@ -105,7 +86,7 @@ def _any_date(days: int) -> str:
     return f"{'-' if year < 0 else ''}{abs(year):04}-{month:02}-{day:02}"
 
 
-def value_text(data_type: DataType, value: Any, *, legacy_names: bool = True) -> str:
+def value_text(data_type: t.DataType, value: Any, *, legacy_names: bool = True) -> str:
     """Text of a physical value that is not null, before escaping.
 
     Raises:
@@ -160,7 +141,7 @@ def parse_partition(text: str) -> dict[str, str]:
     return found
 
 
-def _folder_text(data_type: DataType, value: Any, legacy_names: bool, default_name: str) -> str:
+def _folder_text(data_type: t.DataType, value: Any, legacy_names: bool, default_name: str) -> str:
     if value is None:
         return default_name
     text = value_text(data_type, value, legacy_names=legacy_names)
@@ -201,8 +182,8 @@ def _shortest_digits(value: float, single: bool) -> tuple[str, str, int]:
     return sign, mantissa.lstrip("-").replace(".", "").rstrip("0"), int(exponent)
 
 
-def _decimal_text(data_type: DataType, value: Decimal) -> str:
-    assert isinstance(data_type, DecimalType)
+def _decimal_text(data_type: t.DataType, value: Decimal) -> str:
+    assert isinstance(data_type, t.DecimalType)
     return f"{value:.{data_type.scale}f}"
 
 
@@ -224,7 +205,7 @@ def civil_date(days: int) -> tuple[int, int, int]:
     return year_of_era + era * 400 + (month <= 2), month, day
 
 
-def _iso_timestamp(_type: DataType, nanos: int) -> str:
+def _iso_timestamp(_type: t.DataType, nanos: int) -> str:
     days, nano_of_day = divmod(nanos, NANOS_PER_DAY)
     year, month, day = civil_date(days)
     second_of_day, fraction = divmod(nano_of_day, NANOS_PER_SECOND)
@@ -245,10 +226,10 @@ def _iso_year(year: int) -> str:
     return f"{year:04}" if year <= 9999 else f"+{year}"
 
 
-def _sql_timestamp(data_type: DataType, nanos: int) -> str:
+def _sql_timestamp(data_type: t.DataType, nanos: int) -> str:
     # The instants of LTZ are shown in UTC. Java would show them in the zone of the process that writes,
     # which no reader can know.
-    assert isinstance(data_type, TimestampType | LocalZonedTimestampType)
+    assert isinstance(data_type, t.TimestampType | t.LocalZonedTimestampType)
     days, nano_of_day = divmod(nanos, NANOS_PER_DAY)
     second_of_day, fraction = divmod(nano_of_day, NANOS_PER_SECOND)
     digits = f"{fraction:09}"
@@ -257,7 +238,7 @@ def _sql_timestamp(data_type: DataType, nanos: int) -> str:
     return f"{_sql_date(data_type, days)} {clock}{'.' if digits else ''}{digits}"
 
 
-def _sql_date(data_type: DataType, days: int) -> str:
+def _sql_date(data_type: t.DataType, days: int) -> str:
     year, month, day = civil_date(days)
     if not 0 <= year <= 9999:
         raise UnsupportedFeatureError(
@@ -268,8 +249,8 @@ def _sql_date(data_type: DataType, days: int) -> str:
     return f"{year:04}-{month:02}-{day:02}"
 
 
-def _sql_time(data_type: DataType, millis: int) -> str:
-    assert isinstance(data_type, TimeType)
+def _sql_time(data_type: t.DataType, millis: int) -> str:
+    assert isinstance(data_type, t.TimeType)
     seconds, fraction = divmod(millis % 86_400_000, 1000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     if data_type.precision == 0:
@@ -278,7 +259,7 @@ def _sql_time(data_type: DataType, millis: int) -> str:
     return f"{text}.{digits or '0'}"
 
 
-def _sql_bytes(data_type: DataType, value: bytes) -> str:
+def _sql_bytes(data_type: t.DataType, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
@@ -289,36 +270,38 @@ def _sql_bytes(data_type: DataType, value: bytes) -> str:
         ) from error
 
 
-def _boolean_text(_type: DataType, value: bool) -> str:
+def _boolean_text(_type: t.DataType, value: bool) -> str:
     return "true" if value else "false"
 
 
-def _plain_text(_type: DataType, value: Any) -> str:
+def _plain_text(_type: t.DataType, value: Any) -> str:
     return str(value)
 
 
-def _float_text(data_type: DataType, value: float) -> str:
-    return float_text(value, single=isinstance(data_type, FloatType))
+def _float_text(data_type: t.DataType, value: float) -> str:
+    return float_text(value, single=isinstance(data_type, t.FloatType))
 
 
 _ToText = Callable[[Any, Any], str]
 
 # Legacy names are the text of the stored value, so that dates and times are numbers. Bytes are left out:
 # Java writes the address of an object there, which nobody finds again.
-_LEGACY_TEXT: dict[type[DataType], _ToText] = {
-    BooleanType: _boolean_text,
-    **dict.fromkeys((TinyIntType, SmallIntType, IntType, BigIntType, DateType, TimeType), _plain_text),
-    **dict.fromkeys((CharType, VarCharType), _plain_text),
-    **dict.fromkeys((FloatType, DoubleType), _float_text),
-    DecimalType: _decimal_text,
-    **dict.fromkeys((TimestampType, LocalZonedTimestampType), _iso_timestamp),
+_LEGACY_TEXT: dict[type[t.DataType], _ToText] = {
+    t.BooleanType: _boolean_text,
+    **dict.fromkeys(
+        (t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType, t.DateType, t.TimeType), _plain_text
+    ),
+    **dict.fromkeys((t.CharType, t.VarCharType), _plain_text),
+    **dict.fromkeys((t.FloatType, t.DoubleType), _float_text),
+    t.DecimalType: _decimal_text,
+    **dict.fromkeys((t.TimestampType, t.LocalZonedTimestampType), _iso_timestamp),
 }
 
 # The other names are what a cast to text gives.
-_CAST_TEXT: dict[type[DataType], _ToText] = {
+_CAST_TEXT: dict[type[t.DataType], _ToText] = {
     **_LEGACY_TEXT,
-    DateType: _sql_date,
-    TimeType: _sql_time,
-    **dict.fromkeys((TimestampType, LocalZonedTimestampType), _sql_timestamp),
-    **dict.fromkeys((BinaryType, VarBinaryType), _sql_bytes),
+    t.DateType: _sql_date,
+    t.TimeType: _sql_time,
+    **dict.fromkeys((t.TimestampType, t.LocalZonedTimestampType), _sql_timestamp),
+    **dict.fromkeys((t.BinaryType, t.VarBinaryType), _sql_bytes),
 }

@@ -9,35 +9,12 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
-from anabranch.format.types.data_types import (
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
+from anabranch.format.types import data_types as t
 from anabranch.format.types.field_ids import UNASSIGNED_ID, assign_field_ids
 from anabranch.format.types.grammar import MAX_DEPTH
 
 
-def to_arrow_type(data_type: DataType) -> pa.DataType:
+def to_arrow_type(data_type: t.DataType) -> pa.DataType:
     """The Arrow type of a column.
 
     Text is string and bytes binary whatever their length; DECIMAL is decimal128, TIME time32[ms];
@@ -48,35 +25,35 @@ def to_arrow_type(data_type: DataType) -> pa.DataType:
     if simple is not None:
         return simple
     match data_type:
-        case DecimalType(precision=precision, scale=scale):
+        case t.DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
-        case TimestampType(precision=precision):
+        case t.TimestampType(precision=precision):
             return _timestamp(precision, None)
-        case LocalZonedTimestampType(precision=precision):
+        case t.LocalZonedTimestampType(precision=precision):
             return _timestamp(precision, "UTC")
-        case ArrayType(element=element):
+        case t.ArrayType(element=element):
             return pa.list_(_inner("element", element))
-        case MapType(key=key, value=value):
+        case t.MapType(key=key, value=value):
             return pa.map_(to_arrow_type(key), _inner("value", value))
-        case MultisetType(element=element):
-            return pa.map_(to_arrow_type(element), _inner("value", IntType(nullable=False)))
-        case RowType(fields=fields):
+        case t.MultisetType(element=element):
+            return pa.map_(to_arrow_type(element), _inner("value", t.IntType(nullable=False)))
+        case t.RowType(fields=fields):
             return pa.struct([to_arrow_field(f) for f in fields])
         case _:
             raise AssertionError(data_type)
 
 
-def to_arrow_field(f: Field) -> pa.Field[Any]:
+def to_arrow_field(f: t.Field) -> pa.Field[Any]:
     """The Arrow field of a column: name, type and nullability, nothing else."""
     return pa.field(f.name, to_arrow_type(f.type), nullable=f.type.nullable)
 
 
-def to_arrow_schema(fields: Iterable[Field]) -> pa.Schema:
+def to_arrow_schema(fields: Iterable[t.Field]) -> pa.Schema:
     """The Arrow schema of rows with these columns."""
     return pa.schema([to_arrow_field(f) for f in fields])
 
 
-def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
+def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> t.DataType:
     """The column type that holds every value of an Arrow type. Fields of rows get the id -1.
 
     Timestamps get 0, 3, 6 or 9 digits for the unit s, ms, us or ns, and a local zone if they have any zone.
@@ -87,7 +64,7 @@ def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
     return _from_arrow(arrow, 1).with_nullable(nullable)
 
 
-def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
+def fields_from_arrow(schema: pa.Schema) -> tuple[t.Field, ...]:
     """The columns of an Arrow schema, numbered as those of a new table; metadata ``description`` is kept.
 
     Raises:
@@ -96,36 +73,36 @@ def fields_from_arrow(schema: pa.Schema) -> tuple[Field, ...]:
     return assign_field_ids(_field(f, 1) for f in schema)[0]
 
 
-_TO_ARROW: dict[type[DataType], pa.DataType] = {
-    BooleanType: pa.bool_(),
-    TinyIntType: pa.int8(),
-    SmallIntType: pa.int16(),
-    IntType: pa.int32(),
-    BigIntType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    DateType: pa.date32(),
-    TimeType: pa.time32("ms"),
-    CharType: pa.string(),
-    VarCharType: pa.string(),
-    BinaryType: pa.binary(),
-    VarBinaryType: pa.binary(),
+_TO_ARROW: dict[type[t.DataType], pa.DataType] = {
+    t.BooleanType: pa.bool_(),
+    t.TinyIntType: pa.int8(),
+    t.SmallIntType: pa.int16(),
+    t.IntType: pa.int32(),
+    t.BigIntType: pa.int64(),
+    t.FloatType: pa.float32(),
+    t.DoubleType: pa.float64(),
+    t.DateType: pa.date32(),
+    t.TimeType: pa.time32("ms"),
+    t.CharType: pa.string(),
+    t.VarCharType: pa.string(),
+    t.BinaryType: pa.binary(),
+    t.VarBinaryType: pa.binary(),
 }
-_FROM_ARROW: dict[pa.DataType, DataType] = {
-    pa.bool_(): BooleanType(),
-    pa.int8(): TinyIntType(),
-    pa.int16(): SmallIntType(),
-    pa.int32(): IntType(),
-    pa.int64(): BigIntType(),
-    pa.float32(): FloatType(),
-    pa.float64(): DoubleType(),
-    pa.date32(): DateType(),
-    pa.string(): VarCharType(),
-    pa.large_string(): VarCharType(),
-    pa.string_view(): VarCharType(),
-    pa.binary(): VarBinaryType(),
-    pa.large_binary(): VarBinaryType(),
-    pa.binary_view(): VarBinaryType(),
+_FROM_ARROW: dict[pa.DataType, t.DataType] = {
+    pa.bool_(): t.BooleanType(),
+    pa.int8(): t.TinyIntType(),
+    pa.int16(): t.SmallIntType(),
+    pa.int32(): t.IntType(),
+    pa.int64(): t.BigIntType(),
+    pa.float32(): t.FloatType(),
+    pa.float64(): t.DoubleType(),
+    pa.date32(): t.DateType(),
+    pa.string(): t.VarCharType(),
+    pa.large_string(): t.VarCharType(),
+    pa.string_view(): t.VarCharType(),
+    pa.binary(): t.VarBinaryType(),
+    pa.large_binary(): t.VarBinaryType(),
+    pa.binary_view(): t.VarBinaryType(),
 }
 _Unit = Literal["s", "ms", "us", "ns"]
 _TIMESTAMP_DIGITS: dict[_Unit, int] = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -140,11 +117,11 @@ def _timestamp(precision: int, zone: str | None) -> pa.DataType:
     return pa.timestamp(_timestamp_unit(precision), tz=zone)
 
 
-def _inner(name: str, data_type: DataType) -> Any:
+def _inner(name: str, data_type: t.DataType) -> Any:
     return pa.field(name, to_arrow_type(data_type), nullable=data_type.nullable)
 
 
-def _from_arrow(arrow: pa.DataType, depth: int) -> DataType:
+def _from_arrow(arrow: pa.DataType, depth: int) -> t.DataType:
     if depth > MAX_DEPTH:
         raise SchemaError(f"types are nested more than {MAX_DEPTH} deep")
     simple = _FROM_ARROW.get(arrow)
@@ -152,31 +129,33 @@ def _from_arrow(arrow: pa.DataType, depth: int) -> DataType:
         return simple
     kinds = pa.types
     if kinds.is_fixed_size_binary(arrow) and arrow.byte_width > 0:
-        return BinaryType(arrow.byte_width)
+        return t.BinaryType(arrow.byte_width)
     if kinds.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
-        return DecimalType(arrow.precision, arrow.scale)
+        return t.DecimalType(arrow.precision, arrow.scale)
     if kinds.is_time(arrow):
-        return TimeType()
+        return t.TimeType()
     if kinds.is_timestamp(arrow):
         digits = _TIMESTAMP_DIGITS[arrow.unit]
-        return TimestampType(digits) if arrow.tz is None else LocalZonedTimestampType(digits)
+        return t.TimestampType(digits) if arrow.tz is None else t.LocalZonedTimestampType(digits)
     if kinds.is_map(arrow):
         key = _from_arrow(arrow.key_type, depth + 1).with_nullable(False)
-        return MapType(key, _from_arrow(arrow.item_type, depth + 1).with_nullable(arrow.item_field.nullable))
+        return t.MapType(
+            key, _from_arrow(arrow.item_type, depth + 1).with_nullable(arrow.item_field.nullable)
+        )
     if kinds.is_struct(arrow):
-        return RowType(tuple(_field(inner, depth + 1) for inner in arrow.fields))
+        return t.RowType(tuple(_field(inner, depth + 1) for inner in arrow.fields))
     if kinds.is_list(arrow) or kinds.is_large_list(arrow) or kinds.is_fixed_size_list(arrow):
-        return ArrayType(_from_arrow(arrow.value_type, depth + 1).with_nullable(arrow.value_field.nullable))
+        return t.ArrayType(_from_arrow(arrow.value_type, depth + 1).with_nullable(arrow.value_field.nullable))
     raise SchemaError(f"no column type holds Arrow's {arrow}", hint=_advice(arrow))
 
 
-def _field(f: pa.Field[Any], depth: int) -> Field:
+def _field(f: pa.Field[Any], depth: int) -> t.Field:
     try:
         data_type = _from_arrow(f.type, depth).with_nullable(f.nullable)
     except SchemaError as error:
         raise SchemaError(f"column '{f.name}': {error.message}", hint=error.hint) from error
     description = (f.metadata or {}).get(b"description")
-    return Field(
+    return t.Field(
         UNASSIGNED_ID,
         f.name,
         data_type,

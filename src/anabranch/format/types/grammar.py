@@ -12,31 +12,7 @@ from typing import Any
 from anabranch.errors import CorruptTableError, SchemaError, UnsupportedFeatureError
 from anabranch.format.text.json_object import JsonObject, describe
 from anabranch.format.text.tokens import Token, TokenKind, Tokens
-from anabranch.format.types.data_types import (
-    MAX_LENGTH,
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
+from anabranch.format.types import data_types as t
 
 MAX_DEPTH = 100
 """How many types may stand inside each other."""
@@ -46,7 +22,7 @@ UNASSIGNED_ID = -1
 """Id of a field that no schema has numbered yet."""
 
 
-def parse_type(value: Any, *, where: str) -> DataType:
+def parse_type(value: Any, *, where: str) -> t.DataType:
     """A type from a schema file.
 
     Args:
@@ -60,28 +36,28 @@ def parse_type(value: Any, *, where: str) -> DataType:
     return _JsonTypes(where).type(value, "the type", 1)
 
 
-def parse_fields(values: list[Any], *, where: str) -> tuple[Field, ...]:
+def parse_fields(values: list[Any], *, where: str) -> tuple[t.Field, ...]:
     """The fields of a schema file's ``fields``; raises as `parse_type` does. Ids and names are not compared."""
     return _JsonTypes(where).fields(values, "", 1)
 
 
-def type_to_json(data_type: DataType) -> str | dict[str, Any]:
+def type_to_json(data_type: t.DataType) -> str | dict[str, Any]:
     """The type as schema files spell it."""
     suffix = "" if data_type.nullable else " NOT NULL"
     match data_type:
-        case ArrayType(element=element):
+        case t.ArrayType(element=element):
             return {"type": f"ARRAY{suffix}", "element": type_to_json(element)}
-        case MultisetType(element=element):
+        case t.MultisetType(element=element):
             return {"type": f"MULTISET{suffix}", "element": type_to_json(element)}
-        case MapType(key=key, value=value):
+        case t.MapType(key=key, value=value):
             return {"type": f"MAP{suffix}", "key": type_to_json(key), "value": type_to_json(value)}
-        case RowType(fields=fields):
+        case t.RowType(fields=fields):
             return {"type": f"ROW{suffix}", "fields": [field_to_json(f) for f in fields]}
         case _:
             return str(data_type)
 
 
-def field_to_json(f: Field) -> dict[str, Any]:
+def field_to_json(f: t.Field) -> dict[str, Any]:
     """The field as schema files spell it; what is absent is left out."""
     result: dict[str, Any] = {"id": f.id, "name": f.name, "type": type_to_json(f.type)}
     if f.description is not None:
@@ -91,7 +67,7 @@ def field_to_json(f: Field) -> dict[str, Any]:
     return result
 
 
-def parse_sql_type(text: str) -> DataType:
+def parse_sql_type(text: str) -> t.DataType:
     """A type as SQL spells it, such as ``DECIMAL(10, 2) NOT NULL`` or ``ARRAY<ROW<a INT, b STRING>>``.
 
     ``STRUCT<a: INT>`` is a ROW, ``TIMESTAMP_NTZ`` a TIMESTAMP. TIMESTAMP has no zone. Fields get the id -1.
@@ -106,16 +82,16 @@ def parse_sql_type(text: str) -> DataType:
     return result
 
 
-def read_type(tokens: Tokens, *, depth: int = 1) -> DataType:
+def read_type(tokens: Tokens, *, depth: int = 1) -> t.DataType:
     """Take a type, with its nullability, from the tokens of a longer text; raises as `parse_sql_type` does."""
     if depth > MAX_DEPTH:
         tokens.fail(f"types are nested more than {MAX_DEPTH} deep")
     return _read_nullability(tokens, _read_nested(tokens, depth))
 
 
-def check_depth(data_type: DataType) -> None:
+def check_depth(data_type: t.DataType) -> None:
     """Raise `SchemaError` if more than `MAX_DEPTH` types stand inside each other."""
-    level: list[DataType] = [data_type]
+    level: list[t.DataType] = [data_type]
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in inner_types(outer)]
         if not level:
@@ -123,14 +99,14 @@ def check_depth(data_type: DataType) -> None:
     raise SchemaError(f"types are nested more than {MAX_DEPTH} deep")
 
 
-def inner_types(data_type: DataType) -> tuple[DataType, ...]:
+def inner_types(data_type: t.DataType) -> tuple[t.DataType, ...]:
     """The types directly inside a type; none for atomic types."""
     match data_type:
-        case ArrayType(element=element) | MultisetType(element=element):
+        case t.ArrayType(element=element) | t.MultisetType(element=element):
             return (element,)
-        case MapType(key=key, value=value):
+        case t.MapType(key=key, value=value):
             return (key, value)
-        case RowType(fields=fields):
+        case t.RowType(fields=fields):
             return tuple(f.type for f in fields)
         case _:
             return ()
@@ -142,7 +118,7 @@ class _JsonTypes:
     def __init__(self, where: str) -> None:
         self._where = where
 
-    def type(self, value: Any, name: str, depth: int) -> DataType:
+    def type(self, value: Any, name: str, depth: int) -> t.DataType:
         if depth > MAX_DEPTH:
             raise self._corrupt(f"types are nested more than {MAX_DEPTH} deep")
         if isinstance(value, str):
@@ -152,28 +128,28 @@ class _JsonTypes:
         content = JsonObject(value, self._where)
         outer = self._from_text(content.text("type"), name, _read_outer)
         match outer:
-            case ArrayType() | MultisetType():
+            case t.ArrayType() | t.MultisetType():
                 element = self.type(value.get("element"), f"{name}.element", depth + 1)
                 return type(outer)(element, nullable=outer.nullable)
-            case MapType():
+            case t.MapType():
                 key = self.type(value.get("key"), f"{name}.key", depth + 1)
                 item = self.type(value.get("value"), f"{name}.value", depth + 1)
-                return MapType(key, item, nullable=outer.nullable)
+                return t.MapType(key, item, nullable=outer.nullable)
             case _:
                 fields = self.fields(content.items("fields"), f"{name}.", depth + 1)
-                return RowType(fields, nullable=outer.nullable)
+                return t.RowType(fields, nullable=outer.nullable)
 
-    def fields(self, values: list[Any], prefix: str, depth: int) -> tuple[Field, ...]:
+    def fields(self, values: list[Any], prefix: str, depth: int) -> tuple[t.Field, ...]:
         return tuple(self._field(value, prefix, depth) for value in values)
 
-    def _field(self, value: Any, prefix: str, depth: int) -> Field:
+    def _field(self, value: Any, prefix: str, depth: int) -> t.Field:
         if not isinstance(value, dict):
             raise self._corrupt(f"a field is {describe(value)}, expected an object")
         content = JsonObject(value, self._where)
         name = content.text("name")
         if not name:
             raise self._corrupt("a field has an empty name")
-        return Field(
+        return t.Field(
             content.integer("id", minimum=0, maximum=MAX_FIELD_ID),
             name,
             self.type(value.get("type"), f"{prefix}{name}", depth),
@@ -181,7 +157,7 @@ class _JsonTypes:
             content.optional_text("defaultValue"),
         )
 
-    def _from_text(self, text: str, name: str, read: Callable[[Tokens], DataType]) -> DataType:
+    def _from_text(self, text: str, name: str, read: Callable[[Tokens], t.DataType]) -> t.DataType:
         try:
             tokens = Tokens(text)
             result = _read_nullability(tokens, read(tokens))
@@ -200,58 +176,58 @@ class _JsonTypes:
 
 # The grammar. Readers take tokens up to the end of what they read, nullability excepted.
 
-_PLAIN: dict[str, DataType] = {
-    "BOOLEAN": BooleanType(),
-    "TINYINT": TinyIntType(),
-    "SMALLINT": SmallIntType(),
-    "INT": IntType(),
-    "INTEGER": IntType(),
-    "BIGINT": BigIntType(),
-    "FLOAT": FloatType(),
-    "DATE": DateType(),
-    "STRING": VarCharType(),
-    "BYTES": VarBinaryType(),
+_PLAIN: dict[str, t.DataType] = {
+    "BOOLEAN": t.BooleanType(),
+    "TINYINT": t.TinyIntType(),
+    "SMALLINT": t.SmallIntType(),
+    "INT": t.IntType(),
+    "INTEGER": t.IntType(),
+    "BIGINT": t.BigIntType(),
+    "FLOAT": t.FloatType(),
+    "DATE": t.DateType(),
+    "STRING": t.VarCharType(),
+    "BYTES": t.VarBinaryType(),
 }
-_WITH_LENGTH: dict[str, Callable[[int], DataType]] = {
-    "CHAR": CharType,
-    "VARCHAR": VarCharType,
-    "BINARY": BinaryType,
-    "VARBINARY": VarBinaryType,
+_WITH_LENGTH: dict[str, Callable[[int], t.DataType]] = {
+    "CHAR": t.CharType,
+    "VARCHAR": t.VarCharType,
+    "BINARY": t.BinaryType,
+    "VARBINARY": t.VarBinaryType,
 }
 _DECIMAL = ("DECIMAL", "NUMERIC", "DEC")
 _UNSUPPORTED = ("VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY")
-_OUTER_TYPES: dict[str, DataType] = {
-    "ARRAY": ArrayType(BooleanType()),
-    "MULTISET": MultisetType(BooleanType()),
-    "MAP": MapType(BooleanType(), BooleanType()),
-    "ROW": RowType(()),
+_OUTER_TYPES: dict[str, t.DataType] = {
+    "ARRAY": t.ArrayType(t.BooleanType()),
+    "MULTISET": t.MultisetType(t.BooleanType()),
+    "MAP": t.MapType(t.BooleanType(), t.BooleanType()),
+    "ROW": t.RowType(()),
 }
 """What a complex type's name alone stands for, until its inner types are read."""
 
 
-def _read_nullability(tokens: Tokens, data_type: DataType) -> DataType:
+def _read_nullability(tokens: Tokens, data_type: t.DataType) -> t.DataType:
     if tokens.accept("NOT", "NULL"):
         return data_type.with_nullable(False)
     tokens.accept("NULL")
     return data_type
 
 
-def _read_atomic(tokens: Tokens) -> DataType:
+def _read_atomic(tokens: Tokens) -> t.DataType:
     token = tokens.take()
     word = _keyword(tokens, token)
     if word in _PLAIN:
         return _PLAIN[word]
     if word == "DOUBLE":
         tokens.accept("PRECISION")
-        return DoubleType()
+        return t.DoubleType()
     if word in _WITH_LENGTH:
-        return _WITH_LENGTH[word](_read_argument(tokens, "the length", 1, MAX_LENGTH, default=1))
+        return _WITH_LENGTH[word](_read_argument(tokens, "the length", 1, t.MAX_LENGTH, default=1))
     if word in _DECIMAL:
         return _read_decimal(tokens)
     if word == "TIME":
         precision = _read_argument(tokens, "the precision", 0, 9, default=0)
         tokens.accept("WITHOUT", "TIME", "ZONE")
-        return TimeType(precision)
+        return t.TimeType(precision)
     if word not in ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ"):
         tokens.fail(f"there is no type {token.shown}", at=token, hint="types are named as in Paimon's SQL.")
     return _read_timestamp(tokens, word)
@@ -287,26 +263,26 @@ def _read_bounded(tokens: Tokens, meaning: str, minimum: int, maximum: int) -> i
     return value
 
 
-def _read_decimal(tokens: Tokens) -> DataType:
+def _read_decimal(tokens: Tokens) -> t.DataType:
     if not tokens.accept("("):
-        return DecimalType()
+        return t.DecimalType()
     precision = _read_bounded(tokens, "the precision", 1, 38)
     scale = _read_bounded(tokens, "the scale", 0, precision) if tokens.accept(",") else 0
     tokens.expect(")")
-    return DecimalType(precision, scale)
+    return t.DecimalType(precision, scale)
 
 
-def _read_timestamp(tokens: Tokens, word: str) -> DataType:
+def _read_timestamp(tokens: Tokens, word: str) -> t.DataType:
     precision = _read_argument(tokens, "the precision", 0, 9, default=6)
     if word == "TIMESTAMP" and tokens.accept("WITH", "LOCAL", "TIME", "ZONE"):
-        return LocalZonedTimestampType(precision)
+        return t.LocalZonedTimestampType(precision)
     if word == "TIMESTAMP_LTZ":
-        return LocalZonedTimestampType(precision)
+        return t.LocalZonedTimestampType(precision)
     tokens.accept("WITHOUT", "TIME", "ZONE")
-    return TimestampType(precision)
+    return t.TimestampType(precision)
 
 
-def _read_outer(tokens: Tokens) -> DataType:
+def _read_outer(tokens: Tokens) -> t.DataType:
     """The name of a complex type as schema files have it; what is inside stands in the JSON around it."""
     token = tokens.take()
     word = _keyword(tokens, token)
@@ -315,7 +291,7 @@ def _read_outer(tokens: Tokens) -> DataType:
     return _OUTER_TYPES[word]
 
 
-def _read_nested(tokens: Tokens, depth: int) -> DataType:
+def _read_nested(tokens: Tokens, depth: int) -> t.DataType:
     """A type of a column list, complex ones spelled out."""
     word = tokens.here.value.upper()
     if tokens.here.kind is not TokenKind.WORD or word not in (*_OUTER_TYPES, "STRUCT"):
@@ -327,26 +303,26 @@ def _read_nested(tokens: Tokens, depth: int) -> DataType:
     first = read_type(tokens, depth=depth + 1)
     if word == "MAP":
         tokens.expect(",")
-        result: DataType = MapType(first, read_type(tokens, depth=depth + 1))
+        result: t.DataType = t.MapType(first, read_type(tokens, depth=depth + 1))
     else:
-        result = ArrayType(first) if word == "ARRAY" else MultisetType(first)
+        result = t.ArrayType(first) if word == "ARRAY" else t.MultisetType(first)
     tokens.expect(">")
     return result
 
 
-def _read_row(tokens: Tokens, depth: int) -> DataType:
+def _read_row(tokens: Tokens, depth: int) -> t.DataType:
     closing = ">" if tokens.accept("<") else ")"
     if closing == ")":
         tokens.expect("(")
-    fields: list[Field] = []
+    fields: list[t.Field] = []
     while not tokens.accept(closing):
         if fields and not tokens.accept(","):
             tokens.fail(f"expected , or {closing}, found {tokens.here.shown}")
         name = tokens.name("the name of a field")
         tokens.accept(":")
         data_type = read_type(tokens, depth=depth + 1)
-        fields.append(Field(UNASSIGNED_ID, name, data_type, read_comment(tokens)))
-    return RowType(tuple(fields))
+        fields.append(t.Field(UNASSIGNED_ID, name, data_type, read_comment(tokens)))
+    return t.RowType(tuple(fields))
 
 
 def read_comment(tokens: Tokens) -> str | None:

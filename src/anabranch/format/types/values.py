@@ -14,22 +14,15 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.buffers import ArrowArray, ArrowColumn
-from anabranch.format.types.data_types import (
-    DataType,
-    DateType,
-    LocalZonedTimestampType,
-    TimestampType,
-    TimeType,
-    is_atomic,
-)
 
 NANOS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds in a unit of Arrow's timestamps."""
 
 
-def physical_values(column: ArrowColumn, data_type: DataType) -> list[Any]:
+def physical_values(column: ArrowColumn, data_type: t.DataType) -> list[Any]:
     """The values of an Arrow column, whose type need only fit `data_type` without loss.
 
     Timestamps keep what their unit holds, whatever the precision of `data_type`.
@@ -39,10 +32,10 @@ def physical_values(column: ArrowColumn, data_type: DataType) -> list[Any]:
     """
     fitted: Any = fit_column(column, data_type)
     match data_type:
-        case TimestampType() | LocalZonedTimestampType():
+        case t.TimestampType() | t.LocalZonedTimestampType():
             factor = NANOS_PER_UNIT[fitted.type.unit]
             return [None if v is None else v * factor for v in fitted.cast(pa.int64()).to_pylist()]
-        case DateType() | TimeType():
+        case t.DateType() | t.TimeType():
             integers: list[Any] = fitted.cast(pa.int32()).to_pylist()
             return integers
         case _:
@@ -50,12 +43,12 @@ def physical_values(column: ArrowColumn, data_type: DataType) -> list[Any]:
             return values
 
 
-def physical_value(scalar: Any, data_type: DataType) -> Any:
+def physical_value(scalar: Any, data_type: t.DataType) -> Any:
     """The value of one `pyarrow.Scalar`; see `physical_values`."""
     return physical_values(pa.repeat(scalar, 1), data_type)[0] if scalar.is_valid else None
 
 
-def from_physical(values: Sequence[Any], data_type: DataType) -> ArrowArray:
+def from_physical(values: Sequence[Any], data_type: t.DataType) -> ArrowArray:
     """An Arrow array of the type that `to_arrow_type` gives, holding `values`.
 
     Timestamps are rounded towards the past to the unit of that type.
@@ -68,11 +61,11 @@ def from_physical(values: Sequence[Any], data_type: DataType) -> ArrowArray:
     array: ArrowArray
     try:
         match data_type:
-            case TimestampType() | LocalZonedTimestampType():
+            case t.TimestampType() | t.LocalZonedTimestampType():
                 factor = NANOS_PER_UNIT[target.unit]
                 units = [None if v is None else v // factor for v in values]
                 array = pa.array(units, pa.int64()).view(target)
-            case DateType() | TimeType():
+            case t.DateType() | t.TimeType():
                 array = pa.array(values, pa.int32()).view(target)
             case _:
                 array = pa.array(values, target)
@@ -81,7 +74,7 @@ def from_physical(values: Sequence[Any], data_type: DataType) -> ArrowArray:
     return array
 
 
-def fit_column(column: ArrowColumn, data_type: DataType) -> ArrowColumn:
+def fit_column(column: ArrowColumn, data_type: t.DataType) -> ArrowColumn:
     """The column in the Arrow type of `data_type`; timestamps stay as they are.
 
     Raises:
@@ -99,6 +92,6 @@ def fit_column(column: ArrowColumn, data_type: DataType) -> ArrowColumn:
         ) from error
 
 
-def _check_atomic(data_type: DataType) -> None:
-    if not is_atomic(data_type):
+def _check_atomic(data_type: t.DataType) -> None:
+    if not t.is_atomic(data_type):
         raise SchemaError(f"the type {data_type} has no place in partitions, keys and statistics")

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from anabranch.errors import SchemaError
-from anabranch.format.types.data_types import (
-    BigIntType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntType,
-    SmallIntType,
-    TinyIntType,
-    VarCharType,
-    is_atomic,
-)
+from anabranch.format.types import data_types as t
 
-_WIDER: dict[type[DataType], tuple[type[DataType], ...]] = {
-    TinyIntType: (SmallIntType, IntType, BigIntType, FloatType, DoubleType),
-    SmallIntType: (IntType, BigIntType, FloatType, DoubleType),
-    IntType: (BigIntType, DoubleType),
-    BigIntType: (),
-    FloatType: (DoubleType,),
+_WIDER: dict[type[t.DataType], tuple[type[t.DataType], ...]] = {
+    t.TinyIntType: (t.SmallIntType, t.IntType, t.BigIntType, t.FloatType, t.DoubleType),
+    t.SmallIntType: (t.IntType, t.BigIntType, t.FloatType, t.DoubleType),
+    t.IntType: (t.BigIntType, t.DoubleType),
+    t.BigIntType: (),
+    t.FloatType: (t.DoubleType,),
 }
 """Numbers that hold all numbers of another type; an INT may not fit a FLOAT, nor a BIGINT a DOUBLE."""
 
 
-def is_wider(old: DataType, new: DataType) -> bool:
+def is_wider(old: t.DataType, new: t.DataType) -> bool:
     """Whether `new` holds every value of `old`, so that files written with `old` can be read as `new`.
 
     Nullability is not compared. Types of other kinds than these are only as wide as themselves: integers,
@@ -35,15 +24,15 @@ def is_wider(old: DataType, new: DataType) -> bool:
     if old.with_nullable(True) == new.with_nullable(True):
         return True
     match old, new:
-        case DecimalType(precision=p, scale=s), DecimalType(precision=wider_p, scale=wider_s):
+        case t.DecimalType(precision=p, scale=s), t.DecimalType(precision=wider_p, scale=wider_s):
             return wider_s >= s and wider_p - wider_s >= p - s
-        case VarCharType(length=length), VarCharType(length=longer):
+        case t.VarCharType(length=length), t.VarCharType(length=longer):
             return longer >= length
         case _:
             return type(new) in _WIDER.get(type(old), ())
 
 
-def widen(old: DataType, new: DataType, where: str) -> DataType:
+def widen(old: t.DataType, new: t.DataType, where: str) -> t.DataType:
     """`new` with the nullability of `old`.
 
     Raises:
@@ -61,13 +50,13 @@ def widen(old: DataType, new: DataType, where: str) -> DataType:
     return new.with_nullable(old.nullable)
 
 
-def _advice(old: DataType) -> str:
-    if not is_atomic(old):
+def _advice(old: t.DataType) -> str:
+    if not t.is_atomic(old):
         return "name the inner field by its path, for example ('a', 'element', 'b')."
     match old:
-        case DecimalType():
+        case t.DecimalType():
             return "take a DECIMAL with at least as many digits before and after the point."
-        case VarCharType():
+        case t.VarCharType():
             return "take a longer VARCHAR, or STRING."
     names = [_spelling(wider) for wider in _WIDER.get(type(old), ())]
     if not names:
@@ -75,5 +64,5 @@ def _advice(old: DataType) -> str:
     return f"it can become {', '.join(names)}; for another type add a new column."
 
 
-def _spelling(data_type: type[DataType]) -> str:
+def _spelling(data_type: type[t.DataType]) -> str:
     return data_type().spelling

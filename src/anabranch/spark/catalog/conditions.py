@@ -12,47 +12,20 @@ from decimal import Decimal
 from typing import Any
 
 from anabranch.errors import PredicateError
-from anabranch.expr.nodes import (
-    FALSE,
-    TRUE,
-    Column,
-    Comparison,
-    In,
-    IsNull,
-    Literal,
-    Not,
-    Operator,
-    Predicate,
-    StartsWith,
-    all_of,
-    any_of,
-)
+from anabranch.expr import nodes as n
 from anabranch.expr.values import Timestamp
-from anabranch.format.types.data_types import (
-    BigIntType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    Field,
-    IntType,
-    LocalZonedTimestampType,
-    SmallIntType,
-    TimestampType,
-    TinyIntType,
-    VarCharType,
-)
+from anabranch.format.types import data_types as t
 
-_OPERATORS = {str(operator): operator for operator in Operator}
+_OPERATORS = {str(operator): operator for operator in n.Operator}
 _EPOCH = dt.date(1970, 1, 1)
 _MICROSECONDS = 6
 _ALIKE = (
-    *(BooleanType, TinyIntType, SmallIntType, IntType, BigIntType),
-    *(DecimalType, DateType, VarCharType, TimestampType, LocalZonedTimestampType),
+    *(t.BooleanType, t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType),
+    *(t.DecimalType, t.DateType, t.VarCharType, t.TimestampType, t.LocalZonedTimestampType),
 )
 
 
-def translated(predicates: Sequence[Any], fields: Sequence[Field]) -> list[tuple[Any, Predicate]]:
+def translated(predicates: Sequence[Any], fields: Sequence[t.Field]) -> list[tuple[Any, n.Predicate]]:
     """Return the Spark predicates that we can express, each with its translation.
 
     Args:
@@ -64,14 +37,14 @@ def translated(predicates: Sequence[Any], fields: Sequence[Field]) -> list[tuple
     return [(predicate, found) for predicate, found in pairs if found is not None]
 
 
-def _predicate(node: Any, columns: Mapping[str, DataType]) -> Predicate | None:
+def _predicate(node: Any, columns: Mapping[str, t.DataType]) -> n.Predicate | None:
     name = node.name()
     children = list(node.children())
     try:
         if name in _COMBINED:
             return _COMBINED[name]([_predicate(child, columns) for child in children])
         if name in ("ALWAYS_TRUE", "ALWAYS_FALSE"):
-            return TRUE if name == "ALWAYS_TRUE" else FALSE
+            return n.TRUE if name == "ALWAYS_TRUE" else n.FALSE
         if name in _OPERATORS:
             return _comparison(_OPERATORS[name], children, columns)
         if name in ("IS_NULL", "IS_NOT_NULL", "IN", "STARTS_WITH"):
@@ -81,20 +54,20 @@ def _predicate(node: Any, columns: Mapping[str, DataType]) -> Predicate | None:
     return None
 
 
-def _all(parts: list[Predicate | None]) -> Predicate | None:
-    return None if None in parts else all_of([p for p in parts if p is not None])
+def _all(parts: list[n.Predicate | None]) -> n.Predicate | None:
+    return None if None in parts else n.all_of([p for p in parts if p is not None])
 
 
-def _any(parts: list[Predicate | None]) -> Predicate | None:
-    return None if None in parts else any_of([p for p in parts if p is not None])
+def _any(parts: list[n.Predicate | None]) -> n.Predicate | None:
+    return None if None in parts else n.any_of([p for p in parts if p is not None])
 
 
-def _not(parts: list[Predicate | None]) -> Predicate | None:
+def _not(parts: list[n.Predicate | None]) -> n.Predicate | None:
     (part,) = parts
-    return None if part is None else Not(part)
+    return None if part is None else n.Not(part)
 
 
-_COMBINED: dict[str, Callable[[list[Predicate | None]], Predicate | None]] = {
+_COMBINED: dict[str, Callable[[list[n.Predicate | None]], n.Predicate | None]] = {
     "AND": _all,
     "OR": _any,
     "NOT": _not,
@@ -102,8 +75,8 @@ _COMBINED: dict[str, Callable[[list[Predicate | None]], Predicate | None]] = {
 
 
 def _comparison(
-    operator: Operator, children: Sequence[Any], columns: Mapping[str, DataType]
-) -> Predicate | None:
+    operator: n.Operator, children: Sequence[Any], columns: Mapping[str, t.DataType]
+) -> n.Predicate | None:
     left, right = children
     if _column(left, columns) is None:
         left, right, operator = right, left, operator.flipped
@@ -111,17 +84,17 @@ def _comparison(
     if column is None or not _is_literal(right):
         return None
     value = _literal(right, columns[column.path[0]])
-    return None if value is None else Comparison(operator, column, value)
+    return None if value is None else n.Comparison(operator, column, value)
 
 
-def _of_column(name: str, children: Sequence[Any], columns: Mapping[str, DataType]) -> Predicate | None:
+def _of_column(name: str, children: Sequence[Any], columns: Mapping[str, t.DataType]) -> n.Predicate | None:
     column = _column(children[0], columns)
     if column is None:
         return None
     if name == "IS_NULL":
-        return IsNull(column)
+        return n.IsNull(column)
     if name == "IS_NOT_NULL":
-        return Not(IsNull(column))
+        return n.Not(n.IsNull(column))
     if not all(_is_literal(child) for child in children[1:]):
         return None
     values = [_literal(child, columns[column.path[0]]) for child in children[1:]]
@@ -129,22 +102,22 @@ def _of_column(name: str, children: Sequence[Any], columns: Mapping[str, DataTyp
     if len(known) < len(values) or not known:
         return None
     if name == "IN":
-        return In(column, tuple(known))
+        return n.In(column, tuple(known))
     prefix = known[0].value
-    return StartsWith(column, prefix) if isinstance(prefix, str) else None
+    return n.StartsWith(column, prefix) if isinstance(prefix, str) else None
 
 
-def _column(node: Any, columns: Mapping[str, DataType]) -> Column | None:
+def _column(node: Any, columns: Mapping[str, t.DataType]) -> n.Column | None:
     """The column that the node names, if its values are alike in Spark and here."""
     if not _is(node, "NamedReference"):
         return None
     path = list(node.fieldNames())
     data_type = columns.get(path[0]) if len(path) == 1 else None
-    return Column((path[0],)) if data_type is not None and _is_alike(data_type) else None
+    return n.Column((path[0],)) if data_type is not None and _is_alike(data_type) else None
 
 
-def _is_alike(data_type: DataType) -> bool:
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+def _is_alike(data_type: t.DataType) -> bool:
+    if isinstance(data_type, t.TimestampType | t.LocalZonedTimestampType):
         return data_type.precision <= _MICROSECONDS
     return isinstance(data_type, _ALIKE)
 
@@ -163,27 +136,27 @@ def _is(node: Any, interface: str) -> bool:
     )
 
 
-def _literal(node: Any, data_type: DataType) -> Literal | None:
+def _literal(node: Any, data_type: t.DataType) -> n.Literal | None:
     """The value as a literal, if its type matches the column's."""
     value = node.value()
     kind = str(node.dataType().typeName())
     if value is None:
-        return Literal(None)
+        return n.Literal(None)
     match data_type:
-        case BooleanType() if kind == "boolean":
-            return Literal(bool(value))
-        case TinyIntType() | SmallIntType() | IntType() | BigIntType() if kind in _INTEGERS:
-            return Literal(int(value))
-        case DecimalType() if kind.startswith("decimal"):
-            return Literal(Decimal(value.toString()))
-        case VarCharType() if kind.startswith(("string", "varchar", "char")):
-            return Literal(value if isinstance(value, str) else value.toString())
-        case DateType() if kind == "date":
-            return Literal(_EPOCH + dt.timedelta(days=int(value)))
-        case TimestampType() if kind == "timestamp_ntz":
-            return Literal(Timestamp(int(value) * 1000, zoned=False))
-        case LocalZonedTimestampType() if kind == "timestamp":
-            return Literal(Timestamp(int(value) * 1000, zoned=True))
+        case t.BooleanType() if kind == "boolean":
+            return n.Literal(bool(value))
+        case t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType() if kind in _INTEGERS:
+            return n.Literal(int(value))
+        case t.DecimalType() if kind.startswith("decimal"):
+            return n.Literal(Decimal(value.toString()))
+        case t.VarCharType() if kind.startswith(("string", "varchar", "char")):
+            return n.Literal(value if isinstance(value, str) else value.toString())
+        case t.DateType() if kind == "date":
+            return n.Literal(_EPOCH + dt.timedelta(days=int(value)))
+        case t.TimestampType() if kind == "timestamp_ntz":
+            return n.Literal(Timestamp(int(value) * 1000, zoned=False))
+        case t.LocalZonedTimestampType() if kind == "timestamp":
+            return n.Literal(Timestamp(int(value) * 1000, zoned=True))
     return None
 
 

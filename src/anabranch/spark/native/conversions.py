@@ -12,26 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
-from anabranch.format.types.data_types import (
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    CharType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
+from anabranch.format.types import data_types as t
 from anabranch.spark.types.columns import spark_type
 
 if TYPE_CHECKING:
@@ -39,11 +20,16 @@ if TYPE_CHECKING:
 
 Conversion = Callable[["Column"], "Column"]
 
-_INTEGERS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
+_INTEGERS: dict[type[t.DataType], int] = {
+    t.TinyIntType: 3,
+    t.SmallIntType: 5,
+    t.IntType: 10,
+    t.BigIntType: 19,
+}
 """Integer types, narrow to wide, and the decimal digits of their values."""
 
 
-def reads_the_same(source: DataType, target: DataType) -> bool:
+def reads_the_same(source: t.DataType, target: t.DataType) -> bool:
     """Whether Spark's reader, asked for `target`, converts values of `source` exactly as the table does.
 
     What may be null in the file but not in the table does not: Spark would believe that it is not.
@@ -51,14 +37,14 @@ def reads_the_same(source: DataType, target: DataType) -> bool:
     if source.nullable and not target.nullable:
         return False
     match source, target:
-        case RowType(), RowType():
+        case t.RowType(), t.RowType():
             # By names in the same order, so that ids decide whenever anything is different.
             return [(f.id, f.name) for f in source.fields] == [(f.id, f.name) for f in target.fields] and all(
                 reads_the_same(a.type, b.type) for a, b in zip(source.fields, target.fields, strict=True)
             )
-        case ArrayType(), ArrayType():
+        case t.ArrayType(), t.ArrayType():
             return reads_the_same(source.element, target.element)
-        case MapType(), MapType():
+        case t.MapType(), t.MapType():
             return reads_the_same(source.key.with_nullable(False), target.key.with_nullable(False)) and (
                 reads_the_same(source.value, target.value)
             )
@@ -66,19 +52,19 @@ def reads_the_same(source: DataType, target: DataType) -> bool:
             return source.with_nullable(True) == target.with_nullable(True)
 
 
-def conversion(source: DataType, target: DataType) -> Conversion | None:
+def conversion(source: t.DataType, target: t.DataType) -> Conversion | None:
     """Return the conversion from a file column's type to the table's; None if it may fail or is not offered."""
     if reads_the_same(source, target):
         return _same
     if source.nullable and not target.nullable:
         return None
     match source, target:
-        case RowType(), RowType():
+        case t.RowType(), t.RowType():
             return _of_rows(source, target)
-        case ArrayType(), ArrayType():
+        case t.ArrayType(), t.ArrayType():
             element = conversion(source.element, target.element)
             return None if element is None else lambda values: fn.transform(values, element)
-        case (MapType(), MapType()) if reads_the_same(
+        case (t.MapType(), t.MapType()) if reads_the_same(
             source.key.with_nullable(False), target.key.with_nullable(False)
         ):
             value = conversion(source.value, target.value)
@@ -93,7 +79,7 @@ def _same(column: Column) -> Column:
     return column
 
 
-def _of_rows(source: RowType, target: RowType) -> Conversion | None:
+def _of_rows(source: t.RowType, target: t.RowType) -> Conversion | None:
     sources = {f.id: f for f in source.fields}
     members: list[tuple[str, str | None, Conversion]] = []
     for wanted in target.fields:
@@ -120,53 +106,55 @@ def _of_rows(source: RowType, target: RowType) -> Conversion | None:
     return convert_rows
 
 
-def nothing(data_type: DataType) -> Column:
+def nothing(data_type: t.DataType) -> Column:
     """Return a null column of the table's type."""
     return fn.lit(None).cast(spark_type(data_type))
 
 
-def _nothing_of(data_type: DataType) -> Conversion:
+def _nothing_of(data_type: t.DataType) -> Conversion:
     return lambda _: nothing(data_type)
 
 
-def _of_values(source: DataType, target: DataType) -> Conversion | None:
+def _of_values(source: t.DataType, target: t.DataType) -> Conversion | None:
     wanted = spark_type(target)
     digits = _INTEGERS.get(type(source))
     match source, target:
-        case _, TinyIntType() | SmallIntType() | IntType() | BigIntType() if (
+        case _, t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType() if (
             digits is not None and digits <= _INTEGERS[type(target)]
         ):
             return lambda column: column.cast(wanted)
-        case (_, FloatType() | DoubleType()) if digits is not None:
+        case (_, t.FloatType() | t.DoubleType()) if digits is not None:
             return lambda column: column.cast(wanted)
-        case (_, DecimalType()) if digits is not None and target.precision - target.scale >= digits:
+        case (_, t.DecimalType()) if digits is not None and target.precision - target.scale >= digits:
             return lambda column: column.cast(wanted)
-        case (FloatType(), DoubleType()):
+        case (t.FloatType(), t.DoubleType()):
             return lambda column: column.cast(wanted)
-        case (DecimalType(), DecimalType()) if (
+        case (t.DecimalType(), t.DecimalType()) if (
             target.scale >= source.scale
             and target.precision - target.scale >= source.precision - source.scale
         ):
             return lambda column: column.cast(wanted)
-        case (CharType() | VarCharType(), CharType() | VarCharType()):
+        case (t.CharType() | t.VarCharType(), t.CharType() | t.VarCharType()):
             return _of_texts(source.length, target)
-        case (BinaryType() | VarBinaryType(), VarBinaryType()) if target.length >= source.length:
+        case (t.BinaryType() | t.VarBinaryType(), t.VarBinaryType()) if target.length >= source.length:
             return _same
-        case (TimestampType(), TimestampType()) if target.precision >= source.precision:
+        case (t.TimestampType(), t.TimestampType()) if target.precision >= source.precision:
             return _same
-        case (LocalZonedTimestampType(), LocalZonedTimestampType()) if target.precision >= source.precision:
+        case (t.LocalZonedTimestampType(), t.LocalZonedTimestampType()) if (
+            target.precision >= source.precision
+        ):
             return _same
-        case (TimeType(), TimeType()):
+        case (t.TimeType(), t.TimeType()):
             return _same
         case _:
             return None
 
 
-def _of_texts(source_length: int, target: CharType | VarCharType) -> Conversion:
+def _of_texts(source_length: int, target: t.CharType | t.VarCharType) -> Conversion:
     def convert_text(column: Column) -> Column:
         if target.length < source_length:
             column = fn.substring(column, 1, target.length)
-        if isinstance(target, CharType):
+        if isinstance(target, t.CharType):
             column = fn.rpad(column, fn.greatest(fn.length(column), fn.lit(target.length)), fn.lit(" "))
         return column
 

@@ -17,26 +17,8 @@ from anabranch.arrow.storable import storable_schema
 from anabranch.expr.row_rules import RowRules
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.schema.watermark import watermark_definition
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
-from anabranch.format.types.data_types import (
-    MAX_LENGTH,
-    BigIntType,
-    BinaryType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    Field,
-    IntType,
-    LocalZonedTimestampType,
-    MultisetType,
-    SmallIntType,
-    TimestampType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-)
 from anabranch.format.types.grammar import inner_types
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.options import (
@@ -60,7 +42,7 @@ _NO_LIMIT = (1 << 63) - 1
 _MICROS = {"s": 1_000_000, "ms": 1_000}
 """Microseconds by which a moment must be divisible, by the unit of its column."""
 _KEY_TYPES = (
-    BooleanType, TinyIntType, SmallIntType, IntType, BigIntType, DateType, DecimalType, CharType, VarCharType,
+    t.BooleanType, t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType, t.DateType, t.DecimalType, t.CharType, t.VarCharType,
 )  # fmt: skip
 """Types of partition columns whose folders our Java spells as Python does."""
 _CODECS = {"zstd": "ZSTD", "lz4": "LZ4_RAW", "snappy": "SNAPPY", "gzip": "GZIP", "none": "UNCOMPRESSED"}
@@ -198,7 +180,7 @@ def _reason(rows: RowWriter) -> str | None:
 def _unspellable(jvm: Jvm, rows: RowWriter) -> str | None:
     """Why Java does not find the names of files; it spells them as the locale of its process says."""
     schema = rows.context.schema
-    texts = any(isinstance(f.type, CharType | VarCharType) for f in schema.partition_fields)
+    texts = any(isinstance(f.type, t.CharType | t.VarCharType) for f in schema.partition_fields)
     names = "".join(schema.partition_keys) + PARTITION_DEFAULT_NAME.of(rows.context.all_options)
     root = _root(rows)
     try:
@@ -226,23 +208,23 @@ def _places(schema: TableSchema, names: Sequence[str]) -> str:
     return ",".join(str(positions[name]) for name in names)
 
 
-def _limits(data_type: DataType) -> list[int]:
+def _limits(data_type: t.DataType) -> list[int]:
     """For each leaf of a type what a value must not exceed, or, of a moment, be divisible by."""
     match data_type:
-        case CharType(length=length) | VarCharType(length=length):
-            return [_NO_LIMIT if length == MAX_LENGTH else length]
-        case BinaryType(length=length) | VarBinaryType(length=length):
+        case t.CharType(length=length) | t.VarCharType(length=length):
+            return [_NO_LIMIT if length == t.MAX_LENGTH else length]
+        case t.BinaryType(length=length) | t.VarBinaryType(length=length):
             return [length]
-        case TimestampType() | LocalZonedTimestampType():
+        case t.TimestampType() | t.LocalZonedTimestampType():
             return [_MICROS.get(to_arrow_type(data_type).unit, 1)]
-        case MultisetType(element=element):
+        case t.MultisetType(element=element):
             return [*_limits(element), _NO_LIMIT]
     inner = [*inner_types(data_type)]
     return [limit for one in inner for limit in _limits(one)] if inner else [_NO_LIMIT]
 
 
 @lru_cache(maxsize=256)
-def _empty_file(fields: tuple[Field, ...]) -> bytes:
+def _empty_file(fields: tuple[t.Field, ...]) -> bytes:
     """The footer of a file of these columns without rows, as our own writer makes it."""
     schema = storable_schema(to_arrow_schema(fields))
     sink = pa.BufferOutputStream()

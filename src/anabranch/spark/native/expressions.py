@@ -22,26 +22,13 @@ from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.expr.nodes import Column, Comparison, Literal, Operator, Predicate, all_of, any_of
 from anabranch.expr.values import Timestamp, Value
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.types.data_types import (
-    BigIntType,
-    BooleanType,
-    DataType,
-    DateType,
-    Field,
-    IntType,
-    LocalZonedTimestampType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarCharType,
-)
+from anabranch.format.types import data_types as t
 from anabranch.spark.jvm.bulk import member_texts
 from anabranch.spark.native.catalyst import Filters, Node
 from anabranch.spark.native.literals import DECIMAL, INTEGERS, literal_of, literal_of_text
 
 
-def predicate_of(filters: Filters, fields: Sequence[Field]) -> BoundPredicate | None:
+def predicate_of(filters: Filters, fields: Sequence[t.Field]) -> BoundPredicate | None:
     """Translate filters into a predicate on the columns `fields`; None if nothing can be used.
 
     Args:
@@ -85,7 +72,7 @@ class _Operand:
     """Type, as in Spark's JSON."""
 
 
-def _bound(filters: Filters, root: Node, fields: Sequence[Field]) -> BoundPredicate | None:
+def _bound(filters: Filters, root: Node, fields: Sequence[t.Field]) -> BoundPredicate | None:
     try:
         parts = [_Translation(filters, fields).of(part) for part in root.chain("And")]
         said = [bind(part, fields) for part in parts if part is not None]
@@ -94,7 +81,15 @@ def _bound(filters: Filters, root: Node, fields: Sequence[Field]) -> BoundPredic
     return conjunction(said) if said else None
 
 
-_COMPARED_ALIKE = (TinyIntType, SmallIntType, IntType, BigIntType, DateType, BooleanType, VarCharType)
+_COMPARED_ALIKE = (
+    t.TinyIntType,
+    t.SmallIntType,
+    t.IntType,
+    t.BigIntType,
+    t.DateType,
+    t.BooleanType,
+    t.VarCharType,
+)
 _OPERATORS = {
     "EqualTo": Operator.EQ,
     "EqualNullSafe": Operator.SAME,
@@ -108,7 +103,7 @@ _OPERATORS = {
 class _Translation:
     """Translator of filter parts; None stands for what cannot be expressed."""
 
-    def __init__(self, filters: Filters, fields: Sequence[Field]) -> None:
+    def __init__(self, filters: Filters, fields: Sequence[t.Field]) -> None:
         self._filters = filters
         self._fields = fields
 
@@ -163,10 +158,10 @@ class _Translation:
     def _compare(self, column: Column, op: Operator, value: Value) -> Predicate | None:
         stored = resolve(column, self._fields).type
         match stored:
-            case TimeType() if value is not None:
+            case t.TimeType() if value is not None:
                 value = _time_of(value)
                 return None if value is None else Comparison(op, column, Literal(value))
-            case TimestampType() | LocalZonedTimestampType() if (
+            case t.TimestampType() | t.LocalZonedTimestampType() if (
                 stored.precision > _SPARK_DIGITS and isinstance(value, Timestamp)
             ):
                 return _compare_cut(column, op, value)
@@ -245,11 +240,11 @@ _CUT = 1000
 """Nanoseconds that Spark cannot tell apart."""
 
 
-def _is_seen_as_stored(data_type: DataType) -> bool:
+def _is_seen_as_stored(data_type: t.DataType) -> bool:
     match data_type:
-        case TimeType():
+        case t.TimeType():
             return False
-        case TimestampType() | LocalZonedTimestampType():
+        case t.TimestampType() | t.LocalZonedTimestampType():
             return data_type.precision <= _SPARK_DIGITS
         case _:
             return True

@@ -10,25 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as fn
 from pyspark.sql import types as st
 
-from anabranch.expr.bound import (
-    AllOf,
-    AnyOf,
-    BoundColumn,
-    BoundPredicate,
-    Compare,
-    CompareColumns,
-    Computed,
-    Constant,
-    LikeTest,
-    NaNTest,
-    NullTest,
-    OneOf,
-    Physical,
-    PrefixTest,
-    as_literal_value,
-    columns_of,
-    tests,
-)
+from anabranch.expr import bound as b
 from anabranch.expr.like import join_pattern
 from anabranch.expr.nodes import Operator
 from anabranch.expr.values import Timestamp, sql_text
@@ -39,54 +21,54 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def cannot_filter(predicate: BoundPredicate) -> str | None:
+def cannot_filter(predicate: b.BoundPredicate) -> str | None:
     """Return why Spark would evaluate a predicate differently than we do; None if it does not."""
-    for test in tests(predicate):
-        if isinstance(test, NullTest):
+    for test in b.tests(predicate):
+        if isinstance(test, b.NullTest):
             continue
-        if isinstance(test, Computed):
+        if isinstance(test, b.Computed):
             return f"the filter computes {test}, which Spark may compute otherwise"
-        for column in columns_of(test):
+        for column in b.columns_of(test):
             if isinstance(column.type, TimestampType | LocalZonedTimestampType) and column.type.precision > 6:
                 return f"the filter asks for {column}, of which Spark has not all digits"
-        if isinstance(test, CompareColumns) and _domain(test.domain) is None:
+        if isinstance(test, b.CompareColumns) and _domain(test.domain) is None:
             return f"the filter compares {test.left} with {test.right} as {test.domain}, which Spark does not have"
     return None
 
 
-def filter_column(predicate: BoundPredicate) -> Column:
+def filter_column(predicate: b.BoundPredicate) -> Column:
     """Return a column that is TRUE where the predicate is, for predicates that `cannot_filter` accepts."""
     match predicate:
-        case Constant(value=value):
+        case b.Constant(value=value):
             return fn.lit(value)
-        case AllOf(children=children):
+        case b.AllOf(children=children):
             return reduce(and_, map(filter_column, children))
-        case AnyOf(children=children):
+        case b.AnyOf(children=children):
             return reduce(or_, map(filter_column, children))
-        case CompareColumns(left=left, op=op, right=right, domain=domain):
+        case b.CompareColumns(left=left, op=op, right=right, domain=domain):
             wanted = _domain(domain)
             assert wanted is not None, predicate
             return _compared(column(left).cast(wanted), op, column(right).cast(wanted))
-        case Compare(column=of, op=op, value=value):
+        case b.Compare(column=of, op=op, value=value):
             return _compared(column(of), op, _literal(of, value))
-        case OneOf(column=of, values=values, negated=negated):
+        case b.OneOf(column=of, values=values, negated=negated):
             found = column(of).isin([_literal(of, value) for value in values])
             return ~found if negated else found
-        case NullTest(column=of, negated=negated):
+        case b.NullTest(column=of, negated=negated):
             return column(of).isNotNull() if negated else column(of).isNull()
-        case NaNTest(column=of, negated=negated):
+        case b.NaNTest(column=of, negated=negated):
             is_nan = fn.isnan(column(of))
             return column(of).isNotNull() & ~is_nan if negated else is_nan
-        case PrefixTest(column=of, prefix=prefix, negated=negated):
+        case b.PrefixTest(column=of, prefix=prefix, negated=negated):
             starts = column(of).startswith(prefix)
             return ~starts if negated else starts
-        case LikeTest(column=of, pattern=pattern, negated=negated):
+        case b.LikeTest(column=of, pattern=pattern, negated=negated):
             like = column(of).like(join_pattern(pattern))
             return ~like if negated else like
     raise AssertionError(predicate)
 
 
-def column(bound: BoundColumn) -> Column:
+def column(bound: b.BoundColumn) -> Column:
     """Return the column, or the nested field."""
     root, *path = bound.path
     found = named(root.name)
@@ -118,8 +100,8 @@ def _compared(left: Column, op: Operator, right: Column) -> Column:
             return left.eqNullSafe(right)
 
 
-def _literal(of: BoundColumn, value: Physical) -> Column:
-    literal = as_literal_value(value, of.type)
+def _literal(of: b.BoundColumn, value: b.Physical) -> Column:
+    literal = b.as_literal_value(value, of.type)
     if isinstance(literal, Timestamp):
         return fn.expr(sql_text(literal))  # the API would read a clock in the zone of the session
     if isinstance(spark_type(of.type), st.IntegerType):

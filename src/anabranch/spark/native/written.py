@@ -15,16 +15,8 @@ from anabranch.errors import AnabranchError, CorruptTableError, SchemaError
 from anabranch.format.records.data_file import DataFileMeta
 from anabranch.format.records.stats import ColumnFacts, gathered_stats, has_bounds, stats_modes
 from anabranch.format.rows.binary_row import encode_row, is_text, with_arity
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.data_types import (
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    LocalZonedTimestampType,
-    TimestampType,
-)
 from anabranch.format.types.values import NANOS_PER_UNIT
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
 
@@ -68,7 +60,7 @@ def _answer(said: Any, context: WriteContext) -> TaskAnswer:
     splitter = Splitter(schema, context.all_options)
     found: dict[BucketKey, list[DataFileMeta]] = {}
     for path, partition, bucket, rows, size, millis, columns in files:
-        values = [_partition_value(t, v) for t, v in zip(types, partition, strict=True)]
+        values = [_partition_value(kind, v) for kind, v in zip(types, partition, strict=True)]
         key = BucketKey(with_arity(len(types), encode_row(types, values, reserve_nulls=True)), bucket)
         folder, _, name = path.rpartition("/")
         if folder != splitter.folder(key):
@@ -101,15 +93,15 @@ def _answer(said: Any, context: WriteContext) -> TaskAnswer:
     return TaskAnswer(messages, None if refusal is None else SchemaError(refusal[0], hint=refusal[1]))
 
 
-def _partition_value(data_type: DataType, value: Any) -> Any:
+def _partition_value(data_type: t.DataType, value: Any) -> Any:
     if value is None:
         return None
     if is_text(data_type):
         return bytes(value).decode()
-    return Decimal(value) if isinstance(data_type, DecimalType) else value
+    return Decimal(value) if isinstance(data_type, t.DecimalType) else value
 
 
-def _facts(data_type: DataType, column: Sequence[Any] | None) -> ColumnFacts | None:
+def _facts(data_type: t.DataType, column: Sequence[Any] | None) -> ColumnFacts | None:
     if column is None:
         return None
     nulls, low, high = column
@@ -118,19 +110,19 @@ def _facts(data_type: DataType, column: Sequence[Any] | None) -> ColumnFacts | N
     return ColumnFacts(nulls, _physical(data_type, bytes(low)), _physical(data_type, bytes(high)))
 
 
-def _physical(data_type: DataType, stored: bytes) -> Any:
+def _physical(data_type: t.DataType, stored: bytes) -> Any:
     """The physical value of what Parquet stores in its plain encoding."""
     match data_type:
-        case BooleanType():
+        case t.BooleanType():
             return stored != b"\0"
-        case FloatType():
+        case t.FloatType():
             return struct.unpack("<f", stored)[0]
-        case DoubleType():
+        case t.DoubleType():
             return struct.unpack("<d", stored)[0]
-        case DecimalType(precision=precision, scale=scale):
+        case t.DecimalType(precision=precision, scale=scale):
             order = "little" if precision <= 18 else "big"
             return _EXACT.scaleb(Decimal(int.from_bytes(stored, order, signed=True)), -scale)  # type: ignore[arg-type]
-        case TimestampType() | LocalZonedTimestampType():
+        case t.TimestampType() | t.LocalZonedTimestampType():
             unit = to_arrow_type(data_type).unit
             return int.from_bytes(stored, "little", signed=True) * _STORED_NANOS[unit]
         case _ if is_text(data_type):

@@ -18,16 +18,8 @@ from anabranch.errors import SchemaError
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.schema.watermark import defined_by_write
+from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
-from anabranch.format.types.data_types import (
-    ArrayType,
-    DataType,
-    Field,
-    MapType,
-    MultisetType,
-    RowType,
-    TimeType,
-)
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.options import WATERMARK_SOURCE_COLUMN
 from anabranch.spark.types.arrow_values import to_type
@@ -115,7 +107,7 @@ class RowWriter:
         return pa.RecordBatch.from_arrays(columns, schema=to_arrow_schema(fields))
 
 
-def target_of(name: str, schema: TableSchema, table: Table) -> Field:
+def target_of(name: str, schema: TableSchema, table: Table) -> t.Field:
     """Return the table's column of that name, else the only one that matches ignoring case, as Spark does."""
     exact = [f for f in schema.fields if f.name == name]
     found = exact or [f for f in schema.fields if f.name.lower() == name.lower()]
@@ -128,7 +120,7 @@ def target_of(name: str, schema: TableSchema, table: Table) -> Field:
     return found[0]
 
 
-def fit_spark(array: Any, target: Field) -> Any:
+def fit_spark(array: Any, target: t.Field) -> Any:
     """Convert a column from Spark to the Arrow type of the table's. Raises `SchemaError`."""
     if _has_times(target.type) and not pa.types.is_null(array.type):
         try:
@@ -138,7 +130,7 @@ def fit_spark(array: Any, target: Field) -> Any:
     return fit_column(array, target)
 
 
-def _check_type(given: DataType, target: Field, table: Table) -> None:
+def _check_type(given: t.DataType, target: t.Field, table: Table) -> None:
     """Check a type by the rules of the embedded engine, applied to zero rows."""
     try:
         fit_spark(pa.array([], arrow_type(given)), target)
@@ -158,21 +150,21 @@ def _check_source(column: StructField) -> None:
         )
 
 
-def _source_values(array: Any, source: Field) -> Any:
+def _source_values(array: Any, source: t.Field) -> Any:
     """Convert the sources of rows to text. Raises `SchemaError` if one is null."""
     return fit(array.cast(pa.string()), source.type, source.name)
 
 
-def _has_times(data_type: DataType) -> bool:
+def _has_times(data_type: t.DataType) -> bool:
     """Whether a type contains times of day, which Spark has as plain numbers."""
     match data_type:
-        case TimeType():
+        case t.TimeType():
             return True
-        case ArrayType(element=inner) | MultisetType(element=inner):
+        case t.ArrayType(element=inner) | t.MultisetType(element=inner):
             return _has_times(inner)
-        case MapType(key=key, value=value):
+        case t.MapType(key=key, value=value):
             return _has_times(key) or _has_times(value)
-        case RowType(fields=fields):
+        case t.RowType(fields=fields):
             return any(_has_times(f.type) for f in fields)
         case _:
             return False

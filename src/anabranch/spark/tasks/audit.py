@@ -32,14 +32,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.expr.bind import bind, resolve
 from anabranch.expr.bound import BoundColumn
 from anabranch.expr.nodes import col
-from anabranch.format.types.data_types import (
-    DateType,
-    DecimalType,
-    DoubleType,
-    Field,
-    FloatType,
-    LocalZonedTimestampType,
-)
+from anabranch.format.types import data_types as t
 from anabranch.lazy import lazy
 from anabranch.spark.native.filters import cannot_filter, column, filter_column, named
 
@@ -94,7 +87,7 @@ class _Rows:
         return self.sides.scan(of_main=self.of_main).to_spark()
 
     @lazy
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[t.Field, ...]:
         return self.sides.fields_of_main if self.of_main else self.sides.fields
 
     def numbers(self, measures: Sequence[Measure]) -> dict[Measure, Found]:
@@ -128,16 +121,16 @@ class _Rows:
             case Total(column=name):
                 bound = self._column(name)
                 values = column(bound)
-                if not isinstance(bound.type, DecimalType | FloatType | DoubleType):
+                if not isinstance(bound.type, t.DecimalType | t.FloatType | t.DoubleType):
                     values = values.cast(_WIDEST)  # the sum of integers could be too large for one
                 return fn.sum(fn.when(counts, values))
             case Newest(column=name):
                 bound = self._column(name)
                 newest = fn.max(fn.when(counts, column(bound)))
-                if isinstance(bound.type, DateType):
+                if isinstance(bound.type, t.DateType):
                     return fn.unix_date(newest).cast("BIGINT") * _DAY
                 # A time without a zone is counted as if in UTC, not in the zone of the session.
-                is_zoned = isinstance(bound.type, LocalZonedTimestampType)
+                is_zoned = isinstance(bound.type, t.LocalZonedTimestampType)
                 return fn.unix_millis(newest) if is_zoned else newest.cast("STRING")
             case _:
                 return fn.count_if(counts)
@@ -202,7 +195,7 @@ def _keys_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return keys
 
 
-def _is_true(condition: Condition, rows: DataFrame, fields: Sequence[Field]) -> Column:
+def _is_true(condition: Condition, rows: DataFrame, fields: Sequence[t.Field]) -> Column:
     """Return a condition's truth as a column that is never null."""
     if isinstance(condition, str):
         found = fn.expr(condition)
