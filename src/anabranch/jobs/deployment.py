@@ -8,14 +8,13 @@ another checkpoint, and `Run.renew` makes one that goes on after the job's last 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
-from anabranch.format.text.json_object import check_version
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.format.text.record import JsonFile
 from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.job import Job
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from anabranch.lake import Lake
 
 _FILE: Final = "anabranch/deployed.json"
-_VERSION: Final = 1
 _SHORT: Final = 12
 _CHANCE: Final = re.compile(r"@[0-9a-f]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 """What differs between starts: addresses of objects, and identities made for one."""
@@ -33,8 +31,10 @@ _NAMED: Final = re.compile(r" AS `?[\w.]+`?(#\d+L?)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(JsonFile):
     """A job as it was started."""
+
+    SNAKE: ClassVar = True
 
     code: str | None
     """Version of its code."""
@@ -47,22 +47,6 @@ class Deployment:
     """The same for people."""
     state: tuple[str, ...] | None = ()
     """Operators with state, without what may change; None if that is not known."""
-
-    def to_json(self) -> bytes:
-        return json.dumps({"version": _VERSION, **asdict(self)}, indent=1).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        try:
-            content: dict[str, Any] = json.loads(data)
-            check_version(content.get("version"), _VERSION, path=path)
-            state = content["state"]
-            sources, shown = dict(content["sources"]), dict(content["shown"])
-            kept = None if state is None else tuple(map(str, state))
-            return cls(content["code"], content["definition"], str(content["mode"]), sources, shown, kept)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptTableError("does not say what a job was when it started", path=path) from error
 
 
 @dataclass(frozen=True, slots=True)

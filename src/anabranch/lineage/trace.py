@@ -9,8 +9,9 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from anabranch.format.text.record import JsonRecord, Stored
 from anabranch.lineage.model import LineageEntry
 from anabranch.tabular import Shown, one_screen
 
@@ -25,8 +26,16 @@ _NAMED_AT_MOST = 5
 DatasetKind = Literal["table", "kafka", "files", "unknown"]
 
 
+class _Told(JsonRecord):
+    """Part of an answer, as JSON has it."""
+
+    __slots__ = ()
+
+    SNAKE: ClassVar = True
+
+
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class Dataset(_Told):
     """A branch of a table, or another source."""
 
     id: str
@@ -34,26 +43,16 @@ class Dataset:
     kind: DatasetKind
     name: str
     """``db.t`` or ``db.t$branch_fix``; the topic, the folder, or whatever is known."""
-    table_uuid: str | None = None
+    table_uuid: Annotated[str | None, Stored(key="table")] = None
     snapshots: tuple[Range, ...] = ()
     """Commits of it that the answer is about, ascending and joined where nothing but commits without rows of their own
     lies between; empty if it is no table, or if the question was about whole tables."""
     depth: int = 0
     """Longest distance, in flows, from what was asked about; 0 for that itself."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "name": self.name,
-            "table": self.table_uuid,
-            "snapshots": [list(found) for found in self.snapshots],
-            "depth": self.depth,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(_Told):
     """Rows that a job took from one dataset into another."""
 
     source: str
@@ -68,20 +67,9 @@ class Flow:
     """Time of the first of them, epoch milliseconds."""
     last_millis: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "sink": self.sink,
-            "job": self.job,
-            "kind": self.kind,
-            "commits": self.commits,
-            "first_millis": self.first_millis,
-            "last_millis": self.last_millis,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(_Told):
     """Commits of a table that may or may not belong to the answer."""
 
     table: str
@@ -95,9 +83,6 @@ class Unknown:
         what = "snapshot" if len(self.snapshots) == 1 and len(set(self.snapshots[0])) == 1 else "snapshots"
         more = f" and {left} more ranges" if left > 0 else ""
         return f"{self.table}, {what} {named}{more}, may belong here: {self.reason}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"table": self.table, "snapshots": [list(r) for r in self.snapshots], "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -169,7 +154,7 @@ class Trace(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class SourcePosition:
+class SourcePosition(_Told):
     """How far a job had read one of its sources."""
 
     kind: DatasetKind
@@ -181,15 +166,6 @@ class SourcePosition:
     """The end as JSON values, as the engine stores it: everything up to there is in the table."""
     options: dict[str, str]
     """Options with which a reader of this kind begins right after it; empty if none express it exactly."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "source": self.source,
-            "position": self.position,
-            "options": dict(self.options),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +226,7 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(_Told):
     """A job that writes tables. Merges are not jobs."""
 
     name: str
@@ -268,17 +244,3 @@ class Job:
     last_millis: int
     problems: tuple[str, ...] = ()
     """Tables that could not be read, and why: the job's work there may be missing."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "engine": self.engine,
-            "run": self.run,
-            "code": self.code,
-            "sources": list(self.sources),
-            "sinks": list(self.sinks),
-            "commits": self.commits,
-            "first_millis": self.first_millis,
-            "last_millis": self.last_millis,
-            "problems": list(self.problems),
-        }

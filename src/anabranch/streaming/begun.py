@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import ClassVar, Literal
 
-from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.format.text.json_object import check_version
+from anabranch.errors import NotFoundError
+from anabranch.format.text.record import JsonFile
 from anabranch.storage.protocol import Storage
 
 STATE_PROPERTY = "anabranch.state"
@@ -23,7 +23,6 @@ Way = Literal["carried", "rebuilt", "beginning", "empty"]
 the output up to the point withheld. ``beginning``: the whole result is made again. ``empty``: accepted by a person."""
 
 _PATH = "anabranch/state.json"
-_VERSION = 1
 _TITLES: Mapping[str, str] = {
     "carried": "carried",
     "rebuilt": "rebuilt",
@@ -33,8 +32,12 @@ _TITLES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class BegunState:
+class BegunState(JsonFile):
     """Way in which a query got the state for the point at which it begins."""
+
+    WHAT: ClassVar = "record of how a query got its state"
+    SNAKE: ClassVar = True
+    HINT: ClassVar = "restore the checkpoint: without this file rows could be published twice."
 
     way: Way
     first_batch: int
@@ -57,42 +60,6 @@ class BegunState:
         """Return the value of `STATE_PROPERTY`."""
         value = {"way": self.way, "reason": self.reason, "query": self.query, "batch": self.batch}
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-    def to_json(self) -> bytes:
-        content = {
-            "version": _VERSION,
-            "way": self.way,
-            "first_batch": self.first_batch,
-            "reason": self.reason,
-            "query": self.query,
-            "batch": self.batch,
-            "starts": {name: dict(options) for name, options in self.starts.items()},
-        }
-        return json.dumps(content, indent=2).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Parse the file. Raises `CorruptTableError` naming `path`."""
-        try:
-            content: Any = json.loads(data)
-        except ValueError:
-            content = None
-        if isinstance(content, dict):
-            check_version(content.get("version"), _VERSION, path=path)
-        match content:
-            case {
-                "version": 1,
-                "way": "carried" | "rebuilt" | "beginning" | "empty" as way,
-                "first_batch": int(first),
-                "reason": str(reason),
-                "starts": dict(starts),
-            }:
-                return cls(way, first, reason, content.get("query"), content.get("batch"), starts)
-        raise CorruptTableError(
-            f"does not say how the query got its state, in version {_VERSION}",
-            path=path,
-            hint="restore the checkpoint: without this file rows could be published twice.",
-        )
 
 
 def begun_state(checkpoint: Storage) -> BegunState | None:

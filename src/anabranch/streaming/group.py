@@ -11,16 +11,15 @@ at the first look the times of two machines are compared: a file that was left b
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final, Self
 
 from anabranch.errors import CorruptTableError, NotFoundError, OptionError, UnsupportedFeatureError
-from anabranch.format.text.json_object import JsonObject
 from anabranch.format.text.names import check_group_name
+from anabranch.format.text.record import JsonFile, Stored
 from anabranch.options import ALIGNMENT_GROUP, ALIGNMENT_MAX_DRIFT, ALIGNMENT_TIMEOUT
 from anabranch.runtime import Runtime
 from anabranch.storage.protocol import Storage
@@ -80,8 +79,10 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(JsonFile):
     """Sign of life: the state that a member publishes to the others."""
+
+    SNAKE: ClassVar = True
 
     table: str
     watermark: int | None
@@ -92,25 +93,8 @@ class Sign:
     """Counter of its signs of life."""
     at_millis: int
     """Time of this sign of life, by the member's own clock."""
-    timeout: int
+    timeout: Annotated[int, Stored(minimum=0)]
     """Milliseconds after a sign of life for which the others wait for it."""
-
-    def to_json(self) -> bytes:
-        return json.dumps({"version": 1, **asdict(self)}).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Parse the file. Raises `CorruptTableError`."""
-        content = JsonObject.parse(data, path=path)
-        content.version(1)
-        return cls(
-            content.text("table"),
-            content.optional_integer("watermark"),
-            bool(content.values.get("idle")),
-            content.integer("beat"),
-            content.integer("at_millis"),
-            content.integer("timeout", minimum=0),
-        )
 
 
 @dataclass(slots=True)

@@ -15,60 +15,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
+from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
-from anabranch.format.text.json_object import check_version
+from anabranch.format.text.record import JsonFile, Stored
 from anabranch.storage.protocol import Storage
 
-_VERSION = 1
 _FOLDER = "anabranch"
 _KEPT_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class SinkIdentity:
+class SinkIdentity(JsonFile):
     """Commit user of a query at one branch, and the floor of its history."""
+
+    WHAT: ClassVar = "identity of a sink"
+    HINT: ClassVar = "restore the checkpoint; without this file rows could be written twice."
 
     job: str
     user: str
     floor: SnapshotRef
-    follows: int | None = None
+    follows: Annotated[int | None, Stored(seldom=True)] = None
     """Fork snapshot of the two mains, for a query that followed from a replaced one."""
 
     @classmethod
     def of_job(cls, job: str, branch_uuid: str, head: Snapshot | None, *, follows: int | None = None) -> Self:
         """Return the identity of a query that starts now, when `head` is the newest snapshot."""
         return cls(job, f"{job}@{branch_uuid}", reference(branch_uuid, head), follows)
-
-    def to_json(self) -> bytes:
-        content = {"version": _VERSION, "job": self.job, "user": self.user, "floor": self.floor.to_dict()}
-        if self.follows is not None:
-            content["follows"] = self.follows
-        return json.dumps(content).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Parse the file. Raises `CorruptTableError` naming `path`."""
-        try:
-            content: Any = json.loads(data)
-        except ValueError as error:
-            raise CorruptTableError("is no JSON", path=path) from error
-        if isinstance(content, dict):
-            check_version(content.get("version"), _VERSION, path=path)
-        match content:
-            case {"version": 1, "job": str(job), "user": str(user), "floor": floor}:
-                follows = content.get("follows")
-                reference = SnapshotRef.from_dict(floor, where=path)
-                return cls(job, user, reference, follows if isinstance(follows, int) else None)
-            case _:
-                raise CorruptTableError(
-                    f"is no identity of a sink of version {_VERSION}",
-                    path=path,
-                    hint="restore the checkpoint; without this file rows could be written twice.",
-                )
 
 
 @dataclass(frozen=True)

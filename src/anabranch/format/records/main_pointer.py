@@ -43,6 +43,8 @@ def former_main_name(generation: int) -> str:
 class BranchRef(JsonRecord):
     """A branch by the folder it lies in and by its identity."""
 
+    WHAT: ClassVar = "reference to a branch"
+
     name: str | None
     """None for the table's own folder."""
     uuid: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from anabranch.format.text.record import JsonRecord, Stored
 
@@ -11,6 +11,8 @@ from anabranch.format.text.record import JsonRecord, Stored
 @dataclass(frozen=True, slots=True)
 class SnapshotRef(JsonRecord):
     """A snapshot by branch, number and stamp. Whoever resolves it compares the stamp."""
+
+    WHAT: ClassVar = "reference to a snapshot"
 
     branch_uuid: Annotated[str, Stored(key="branch")]
     id: Annotated[int, Stored(key="snapshot", minimum=0)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
 from functools import partial
 from typing import (
@@ -17,11 +17,13 @@ from typing import (
     ClassVar,
     Literal,
     NamedTuple,
+    Protocol,
     Self,
     Union,
     get_args,
     get_origin,
     get_type_hints,
+    runtime_checkable,
 )
 
 from anabranch.errors import CorruptTableError
@@ -45,10 +47,22 @@ class Stored:
     """Whether it takes the fields that this release does not know, which are written again with the file."""
 
 
+@runtime_checkable
+class Written(Protocol):
+    """A value that knows its JSON, such as a record or a snapshot."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
 class JsonRecord:
     """An object in a file of ours."""
 
     __slots__ = ()
+
+    WHAT: ClassVar[str] = "object"
+    """What it is, for messages."""
+    SNAKE: ClassVar[bool] = False
+    """Whether keys are the names of the fields as they are, not in camel case."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -81,7 +95,7 @@ class JsonRecord:
         """Read the record from a JSON value. Raises `CorruptTableError` naming `where`."""
         if not isinstance(value, dict):
             keys = ", ".join(keys_of(cls))
-            raise CorruptTableError(f"holds {describe(value)}, expected an object of {keys}", path=where)
+            raise CorruptTableError(f"holds {describe(value)}, which is no {cls.WHAT} ({keys})", path=where)
         return cls.from_object(JsonObject(value, where))
 
 
@@ -115,7 +129,8 @@ class JsonFile(JsonRecord):
         except CorruptTableError as error:
             if cls.HINT is None:
                 raise
-            raise CorruptTableError(error.message, path=path, hint=cls.HINT) from error
+            reason = error.message.removeprefix(f"{path}: ")
+            raise CorruptTableError(f"is no {cls.WHAT}: {reason}", path=path, hint=cls.HINT) from error
 
 
 def keys_of(record: type[JsonRecord]) -> tuple[str, ...]:
@@ -126,18 +141,20 @@ def keys_of(record: type[JsonRecord]) -> tuple[str, ...]:
 def to_json_value(value: Any) -> Any:
     """Return what stands for a value of a field in JSON."""
     match value:
-        case JsonRecord():
-            return value.to_dict()
-        case bytes():
-            return value.hex()
         case StrEnum():
             return value.value
+        case None | str() | int() | float():
+            return value
+        case bytes():
+            return value.hex()
         case Mapping():
             return {key: to_json_value(inner) for key, inner in value.items()}
         case frozenset():
             return sorted(map(to_json_value, value))
         case list() | tuple():
             return [to_json_value(item) for item in value]
+        case Written():
+            return value.to_dict()
         case _:
             return value
 
@@ -168,25 +185,23 @@ _DECLARED: dict[type[Any], tuple[_Field, ...]] = {}
 def _fields(record: type[Any]) -> tuple[_Field, ...]:
     if record not in _DECLARED:
         hints = get_type_hints(record, include_extras=True)
-        _DECLARED[record] = tuple(
-            _field(f.name, hints[f.name], f.default, f.default_factory) for f in fields(record)
-        )
+        _DECLARED[record] = tuple(_field(record, f, hints[f.name]) for f in fields(record))
     return _DECLARED[record]
 
 
-def _field(name: str, hint: Any, default: Any, factory: Any) -> _Field:
+def _field(record: type[JsonRecord], field: Field[Any], hint: Any) -> _Field:
     stored = Stored()
     if get_origin(hint) is Annotated:
         hint, stored = get_args(hint)
-    make: Callable[[], Any] | None = None if factory is MISSING else factory
-    if default is not MISSING:
-        make = partial(_given, default)
+    make: Callable[[], Any] | None = None if field.default_factory is MISSING else field.default_factory
+    if field.default is not MISSING:
+        make = partial(_given, field.default)
     is_optional = get_origin(hint) in (Union, types.UnionType)
     if is_optional:
         hint = next(one for one in get_args(hint) if one is not types.NoneType)
-    first, *rest = name.split("_")
-    key = stored.key or first + "".join(part.capitalize() for part in rest)
-    return _Field(name, key, stored, _reader(hint, stored), is_optional, make)
+    first, *rest = field.name.split("_")
+    key = field.name if record.SNAKE else first + "".join(part.capitalize() for part in rest)
+    return _Field(field.name, stored.key or key, stored, _reader(hint, stored), is_optional, make)
 
 
 def _given(value: Any) -> Any:
@@ -206,8 +221,8 @@ def _reader(hint: Any, stored: Stored) -> Read:
         return partial(_mapping, read=_reader(parts[1], stored))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return lambda content, key: hint(_one_of(content, key, tuple(hint)))
-    if isinstance(hint, type) and issubclass(hint, JsonRecord):
-        return lambda content, key: hint.from_object(_part(content, key))
+    if hasattr(hint, "from_object"):
+        return partial(_record, kind=hint)
     return {str: JsonObject.text, bool: JsonObject.flag, bytes: _bytes}.get(hint, _anything)
 
 
@@ -218,7 +233,7 @@ def _integer(content: JsonObject, key: str, minimum: int) -> int:
 def _one_of(content: JsonObject, key: str, known: tuple[str, ...]) -> str:
     text = content.text(key)
     if text not in known:
-        content.fail(f"'{key}' is '{text}', expected {', '.join(known)}")
+        content.fail(f"'{key}' is '{text}', expected {' or '.join(map(repr, map(str, known)))}")
     return text
 
 
@@ -229,6 +244,12 @@ def _collection(content: JsonObject, key: str, kind: type, read: Read) -> Any:
 def _mapping(content: JsonObject, key: str, read: Read) -> dict[str, Any]:
     part = _part(content, key)
     return {name: read(part, name) for name in part.values}
+
+
+def _record(content: JsonObject, key: str, kind: Any) -> Any:
+    if not isinstance(value := content.values.get(key), dict):
+        content.fail(f"'{key}' is {describe(value)}, which is no {getattr(kind, 'WHAT', 'object')}")
+    return kind.from_object(JsonObject(value, content.path))
 
 
 def _part(content: JsonObject, key: str) -> JsonObject:
