@@ -21,6 +21,7 @@ from anabranch.errors import AnabranchError, CorruptTableError, SchemaError, Uns
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_field, to_arrow_type
+from anabranch.format.types.widening import Reading, digits_of, reading
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -230,49 +231,26 @@ def _map_converter(source: t.MapType, target: t.MapType) -> Convert:
     return convert_maps
 
 
-_INTEGERS: dict[type[t.DataType], int] = {
-    t.TinyIntType: 3,
-    t.SmallIntType: 5,
-    t.IntType: 10,
-    t.BigIntType: 19,
-}
-"""Integer types, narrow to wide, and the decimal digits of their values."""
-
-
 def _atomic_converter(source: t.DataType, target: t.DataType) -> Convert:
     """Return a lossless conversion, or one that cuts text to a shorter length, as Paimon reads it."""
     arrow_type = to_arrow_type(target)
-    digits = _INTEGERS.get(type(source))
-    match source, target:
-        case _, t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType() if (
-            digits is not None and digits <= _INTEGERS[type(target)]
-        ):
+    match reading(source, target):
+        case Reading.SAME:
+            return _same
+        case Reading.CAST:
             return lambda array: array.cast(arrow_type)
-        case (_, t.FloatType() | t.DoubleType()) if digits is not None:
-            # Large numbers are rounded, as Java does.
+        case Reading.ROUNDED:
             return lambda array: array.cast(arrow_type, safe=False)
-        case (_, t.DecimalType()) if digits is not None and target.precision - target.scale >= digits:
-            return lambda array: array.cast(pa.decimal128(digits, 0)).cast(arrow_type)
-        case (t.FloatType(), t.DoubleType()):
-            return lambda array: array.cast(arrow_type)
-        case (t.DecimalType(), t.DecimalType()) if (
-            target.scale >= source.scale
-            and target.precision - target.scale >= source.precision - source.scale
-        ):
-            return lambda array: array.cast(arrow_type)
-        case (t.CharType() | t.VarCharType(), t.CharType() | t.VarCharType()):
+        case Reading.DIGITS:
+            whole = pa.decimal128(digits_of(source), 0)
+            return lambda array: array.cast(whole).cast(arrow_type)
+        case Reading.TEXT:
+            assert isinstance(source, t.CharType | t.VarCharType)
+            assert isinstance(target, t.CharType | t.VarCharType)
             return _text_converter(source.length, target)
-        case (t.BinaryType() | t.VarBinaryType(), t.VarBinaryType()) if target.length >= source.length:
-            return _same
-        case (t.TimestampType(), t.TimestampType()) if target.precision >= source.precision:
+        case Reading.TIME:
             return lambda array: timestamps(array, arrow_type)
-        case (t.LocalZonedTimestampType(), t.LocalZonedTimestampType()) if (
-            target.precision >= source.precision
-        ):
-            return lambda array: timestamps(array, arrow_type)
-        case (t.TimeType(), t.TimeType()):
-            return _same
-        case _:
+        case None:
             raise _NotOffered(source, target)
 
 

@@ -1,6 +1,8 @@
-"""Type changes that keep every value."""
+"""Type changes: those that keep every value, and those across which files of another schema are read."""
 
 from __future__ import annotations
+
+from enum import Enum, auto
 
 from anabranch.errors import SchemaError
 from anabranch.format.types import data_types as t
@@ -13,6 +15,64 @@ _WIDER: dict[type[t.DataType], tuple[type[t.DataType], ...]] = {
     t.FloatType: (t.DoubleType,),
 }
 """Numbers that hold all numbers of another type; an INT may not fit a FLOAT, nor a BIGINT a DOUBLE."""
+
+_DIGITS: dict[type[t.DataType], int] = {
+    t.TinyIntType: 3,
+    t.SmallIntType: 5,
+    t.IntType: 10,
+    t.BigIntType: 19,
+}
+"""Integer types, narrow to wide, and the decimal digits of their values."""
+
+
+class Reading(Enum):
+    """How values of a file's type become values of the table's."""
+
+    SAME = auto()
+    CAST = auto()
+    ROUNDED = auto()
+    """Large integers become the nearest floating-point number, as Java does it."""
+    DIGITS = auto()
+    """An integer becomes a DECIMAL by way of one with the integer's digits."""
+    TEXT = auto()
+    """Cut to the length, as Paimon reads it, and padded to that of a CHAR."""
+    TIME = auto()
+    """A moment in a precision at least as fine."""
+
+
+def reading(source: t.DataType, target: t.DataType) -> Reading | None:
+    """Return how single values of one type are read as another; None if that is not offered."""
+    digits = digits_of(source)
+    match source, target:
+        case _, t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
+            return Reading.CAST if digits is not None and digits <= _DIGITS[type(target)] else None
+        case (_, t.FloatType() | t.DoubleType()) if digits is not None:
+            return Reading.ROUNDED
+        case (_, t.DecimalType()) if digits is not None and target.precision - target.scale >= digits:
+            return Reading.DIGITS
+        case (t.FloatType(), t.DoubleType()):
+            return Reading.CAST
+        case (t.DecimalType(), t.DecimalType()) if is_wider(source, target):
+            return Reading.CAST
+        case (t.CharType() | t.VarCharType(), t.CharType() | t.VarCharType()):
+            return Reading.TEXT
+        case (t.BinaryType() | t.VarBinaryType(), t.VarBinaryType()) if target.length >= source.length:
+            return Reading.SAME
+        case (t.TimestampType(), t.TimestampType()) if target.precision >= source.precision:
+            return Reading.TIME
+        case (t.LocalZonedTimestampType(), t.LocalZonedTimestampType()) if (
+            target.precision >= source.precision
+        ):
+            return Reading.TIME
+        case (t.TimeType(), t.TimeType()):
+            return Reading.SAME
+        case _:
+            return None
+
+
+def digits_of(data_type: t.DataType) -> int | None:
+    """Return the decimal digits of an integer type; None for another type."""
+    return _DIGITS.get(type(data_type))
 
 
 def is_wider(old: t.DataType, new: t.DataType) -> bool:

@@ -13,20 +13,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as fn
 
 from anabranch.format.types import data_types as t
+from anabranch.format.types.widening import Reading, reading
 from anabranch.spark.types.columns import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 Conversion = Callable[["Column"], "Column"]
-
-_INTEGERS: dict[type[t.DataType], int] = {
-    t.TinyIntType: 3,
-    t.SmallIntType: 5,
-    t.IntType: 10,
-    t.BigIntType: 19,
-}
-"""Integer types, narrow to wide, and the decimal digits of their values."""
 
 
 def reads_the_same(source: t.DataType, target: t.DataType) -> bool:
@@ -117,36 +110,16 @@ def _nothing_of(data_type: t.DataType) -> Conversion:
 
 def _of_values(source: t.DataType, target: t.DataType) -> Conversion | None:
     wanted = spark_type(target)
-    digits = _INTEGERS.get(type(source))
-    match source, target:
-        case _, t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType() if (
-            digits is not None and digits <= _INTEGERS[type(target)]
-        ):
+    match reading(source, target):
+        case Reading.SAME | Reading.TIME:
+            return _same
+        case Reading.CAST | Reading.ROUNDED | Reading.DIGITS:
             return lambda column: column.cast(wanted)
-        case (_, t.FloatType() | t.DoubleType()) if digits is not None:
-            return lambda column: column.cast(wanted)
-        case (_, t.DecimalType()) if digits is not None and target.precision - target.scale >= digits:
-            return lambda column: column.cast(wanted)
-        case (t.FloatType(), t.DoubleType()):
-            return lambda column: column.cast(wanted)
-        case (t.DecimalType(), t.DecimalType()) if (
-            target.scale >= source.scale
-            and target.precision - target.scale >= source.precision - source.scale
-        ):
-            return lambda column: column.cast(wanted)
-        case (t.CharType() | t.VarCharType(), t.CharType() | t.VarCharType()):
+        case Reading.TEXT:
+            assert isinstance(source, t.CharType | t.VarCharType)
+            assert isinstance(target, t.CharType | t.VarCharType)
             return _of_texts(source.length, target)
-        case (t.BinaryType() | t.VarBinaryType(), t.VarBinaryType()) if target.length >= source.length:
-            return _same
-        case (t.TimestampType(), t.TimestampType()) if target.precision >= source.precision:
-            return _same
-        case (t.LocalZonedTimestampType(), t.LocalZonedTimestampType()) if (
-            target.precision >= source.precision
-        ):
-            return _same
-        case (t.TimeType(), t.TimeType()):
-            return _same
-        case _:
+        case None:
             return None
 
 
