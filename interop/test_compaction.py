@@ -11,8 +11,8 @@ import pytest
 from anabranch.arrow.rewrite import rewrite
 from anabranch.arrow.writer import WriteContext
 from anabranch.kernel.actions.compact import Compact
-from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.planning import plan_full
+from anabranch.kernel.compaction.selection import live_files
 from interop.ours import NAME, Ours, Rows, same
 from interop.session import PeerSession
 

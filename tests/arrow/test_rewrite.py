@@ -17,7 +17,7 @@ from anabranch.errors import CorruptTableError, NotFoundError, StorageError, Uns
 from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta, FileSource
 from anabranch.format.rows.binary_row import decode_row, encode_row, with_arity
 from anabranch.format.types.data_types import BigIntType, Field, VarCharType
-from anabranch.kernel.commit.compaction_task import CompactionTask
+from anabranch.kernel.commit.commit_message import CompactionTask
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import (

@@ -12,7 +12,7 @@ from anabranch.arrow.rewrite import split_of
 from anabranch.arrow.sort_key import STRATEGIES, SortOrder
 from anabranch.arrow.sorting import RangeSorter, SortPlan, sample, sort
 from anabranch.errors import StorageError
-from anabranch.kernel.commit.compaction_task import CompactionTask
+from anabranch.kernel.commit.commit_message import CompactionTask
 from anabranch.storage.local import LocalStorage
 from anabranch.storage.memory import MemoryStorage
 from tests.arrow.helpers import context_of, make_schema, read_table, reading, rows_of, stored_paths, write

@@ -10,10 +10,10 @@ from anabranch.engine import LocalEngine
 from anabranch.errors import CommitConflictError
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.actions.compact import Compact
-from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
+from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
 from anabranch.kernel.compaction.coordinator import Coordinator
-from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.planning import plan_full
+from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.provenance.births import MIXED
 from anabranch.kernel.provenance.fence import FENCE, file_ages
 from anabranch.maintenance.compact import compact_round

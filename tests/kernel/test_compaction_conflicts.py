@@ -17,9 +17,9 @@ from anabranch.format.types.data_types import DecimalType
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.commit.base import Change
-from anabranch.kernel.commit.compaction_task import CompactionTask
-from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.commit.commit_message import CompactionTask
 from anabranch.kernel.compaction.planning import plan_full
+from anabranch.kernel.compaction.selection import live_files
 from anabranch.maintenance.rewrites import commit_rewrites, write_context
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table

@@ -12,9 +12,9 @@ from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.actions.overwrite import Overwrite
-from anabranch.kernel.commit.compaction_task import Rewrite
+from anabranch.kernel.commit.commit_message import Rewrite
 from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
-from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.compaction.selection import live_files
 from tests.streaming.history import ROW_BYTES, History
 
 _names = itertools.count()

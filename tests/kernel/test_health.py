@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.file_paths import missing_files
 from anabranch.kernel.repair.health import size_text
 from anabranch.runtime import Runtime, SystemClock

@@ -8,7 +8,7 @@ import pytest
 import anabranch
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
-from anabranch.kernel.repair.sweep import sweep
+from anabranch.kernel.repair.repair import sweep
 from tests.support.dying import Died, copy_of, through
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows

@@ -14,8 +14,8 @@ from anabranch.kernel.replacement.release import release_due
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.index import CaughtUp, LineageIndex
 from anabranch.lineage.index.database import Database
+from anabranch.lineage.index.rows import Words
 from anabranch.lineage.index.store import IndexStore
-from anabranch.lineage.index.words import Words
 from anabranch.lineage.index.writer import put_commits, put_line
 from anabranch.storage.open import open_storage
 from tests.lineage.indexing import ALL, copied, index_of, lake_of_two, lake_with, names, now, said, truth

@@ -25,11 +25,10 @@ from anabranch.lineage.model import (
     TableInput,
 )
 from anabranch.lineage.openlineage.cursor import load_cursor
-from anabranch.lineage.openlineage.events import commit_run
+from anabranch.lineage.openlineage.events import Windows, commit_run
 from anabranch.lineage.openlineage.export import Exporter, ExportOptions
 from anabranch.lineage.openlineage.naming import Name, Naming, of_location
 from anabranch.lineage.openlineage.transport import open_destination
-from anabranch.lineage.openlineage.windows import Windows
 from anabranch.storage.open import open_storage
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.support.chance import Chance

@@ -16,9 +16,9 @@ import pytest
 import anabranch
 from anabranch.engine import LocalEngine
 from anabranch.errors import CommitOutcomeUnknownError, StorageError
-from anabranch.kernel.commit.compaction_task import Rewrite
+from anabranch.kernel.commit.commit_message import Rewrite
 from anabranch.kernel.compaction.coordinator import Coordinator
-from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.compaction.selection import live_files
 from anabranch.maintenance import rewrites
 from anabranch.maintenance.compact import CompactionResult, compact_round
 from anabranch.maintenance.rewrites import carry_out

@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.streaming.feed import Feed
-from anabranch.streaming.held import held_snapshot
+from anabranch.streaming.history import held_snapshot
 from anabranch.streaming.offsets import BEGINNING, Position
 from anabranch.streaming.scan_modes import first_position, scan_mode
 from tests.support.moments import COMMITS, copied_history, forget, rewrite, set_times

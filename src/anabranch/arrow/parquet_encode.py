@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from anabranch.arrow import nested
 from anabranch.arrow.footer_checksum import UNSEALED
-from anabranch.arrow.int96 import INT96
 from anabranch.arrow.storable import storable
+from anabranch.arrow.stored_values import INT96
 from anabranch.errors import OptionError
 from anabranch.options import FILE_CHECKSUM, FILE_COMPRESSION, ZSTD_LEVEL
 

@@ -20,7 +20,7 @@ from anabranch.format.records.data_file import DataFileMeta, FileSource
 from anabranch.format.records.layout import file_format_of
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.arrow_types import to_arrow_schema
-from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
+from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
 from anabranch.kernel.scan.split import Split, SplitFile
 
 INLINE_SIZE: Final = 1 << 20

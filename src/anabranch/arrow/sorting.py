@@ -27,7 +27,7 @@ from anabranch.arrow.spill import Spill, SpilledRows
 from anabranch.arrow.writer import WriteContext
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.arrow_types import to_arrow_schema
-from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
+from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
 from anabranch.kernel.scan.split import Split
 from anabranch.options import WRITE_BUFFER_SIZE
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.arrow import nested
-from anabranch.arrow.int96 import INT96, to_int96
+from anabranch.arrow.stored_values import INT96, to_int96
 from anabranch.errors import SchemaError
 
 

@@ -23,7 +23,7 @@ from anabranch.errors import (
     SqlError,
     UnsupportedFeatureError,
 )
-from anabranch.frames.optional import needed
+from anabranch.frames.forms import needed
 from anabranch.scan.metadata import METADATA
 from anabranch.system_tables import lake_table_of
 from anabranch.system_tables.dotted import undotted

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
 
-from anabranch.frames.optional import needed
+from anabranch.errors import UnsupportedFeatureError
 
 if TYPE_CHECKING:
     import duckdb
@@ -75,3 +76,22 @@ class Forms(ABC):
     def _known(self, rows: T) -> T:
         """Remember, for lineage, what an object with these rows was read from, where that is known."""
         return rows
+
+
+def needed(module: str, what: str) -> Any:
+    """Import a library that is installed by the extra of the same name.
+
+    Args:
+        module: its name, ``duckdb`` or ``pandas``.
+        what: what it is needed for, to be followed by "needs".
+
+    Raises `UnsupportedFeatureError` if it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            f"{what} needs {module}, which is not installed",
+            feature=module,
+            hint=f"pip install 'anabranch[{module}]'",
+        ) from error

@@ -21,9 +21,9 @@ from anabranch.jobs.load import travel
 from anabranch.jobs.plan import feeds, in_order
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.runner import Runner
-from anabranch.jobs.schedule import Schedule, with_trigger
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.supervise import Stop, Supervisor, Task
+from anabranch.jobs.trigger import Schedule, with_trigger
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.context.running import is_alive
 

@@ -16,18 +16,18 @@ from anabranch.jobs.definition import definition_of
 from anabranch.jobs.deployment import deploy, deployment_of
 from anabranch.jobs.frames import Reading, start_query, write_batch
 from anabranch.jobs.job import Job
-from anabranch.jobs.looking_up import Made, made_by, made_in
 from anabranch.jobs.pins import SourcePins
 from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
+from anabranch.jobs.preview import Made, made_by, made_in
 from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.resume import resumed
-from anabranch.jobs.schedule import Schedule
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
 from anabranch.jobs.state.operators import operators_of
 from anabranch.jobs.state.settle import settle
 from anabranch.jobs.task import Running
 from anabranch.jobs.topics import check_kept
+from anabranch.jobs.trigger import Schedule
 from anabranch.runtime import Runtime
 from anabranch.spark.deploy.executors import check_shared
 from anabranch.storage.open import local_folder

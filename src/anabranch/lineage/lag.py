@@ -15,9 +15,9 @@ from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.log.archive import Following
 from anabranch.kernel.log.commits import back_from, expired
 from anabranch.kernel.log.context import TableContext
+from anabranch.lineage.coverage import Content, Past, commits_since, title_of
 from anabranch.lineage.model import Input, TableInput, entry_or_none
 from anabranch.lineage.overlap import Place, places
-from anabranch.lineage.since_fork import Content, Past, commits_since, title_of
 
 _MOST_BEFORE = 1_000
 """Commits before the fork that are searched for the position of a source there."""

@@ -16,10 +16,9 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.merge_facts import MERGE_USER
 from anabranch.kernel.log.replacement_facts import replace_facts
 from anabranch.kernel.provenance.coverage import JobOnMain, OnlyOnMain, by_job
-from anabranch.lineage.coverage import adds_rows
+from anabranch.lineage.coverage import Content, Past, adds_rows, commits_since, title_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none
 from anabranch.lineage.overlap import Place, places
-from anabranch.lineage.since_fork import Content, Past, commits_since, title_of
 
 Why = Literal["origin", "source", "job"]
 

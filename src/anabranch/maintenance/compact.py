@@ -13,9 +13,8 @@ from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
-from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.planning import plan_full, plan_minor
-from anabranch.kernel.compaction.selection import Partitions, select_idle, select_partitions
+from anabranch.kernel.compaction.selection import Partitions, live_files, select_idle, select_partitions
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_writable
 from anabranch.maintenance.rewrites import Outcome, carry_out, writable_schema

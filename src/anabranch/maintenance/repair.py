@@ -16,14 +16,13 @@ from anabranch.kernel.repair.mend_records import plan_forks, plan_records
 from anabranch.kernel.repair.mend_refs import plan_refs
 from anabranch.kernel.repair.mend_schemas import plan_schemas
 from anabranch.kernel.repair.pointers import plan_pointers
-from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
 from anabranch.kernel.repair.repair import (
     Repair,
     files_to_restore,
     plan_branch,
     plan_pins,
 )
-from anabranch.kernel.repair.step import Act, Step
 from anabranch.maintenance.verify import looked_over
 
 Progress = Callable[[str], None]

@@ -21,8 +21,7 @@ from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.commit.base import Base
-from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
+from anabranch.kernel.commit.commit_message import CommitMessage, CompactionTask, Rewrite
 from anabranch.kernel.commit.conflicts import outdated
 from anabranch.kernel.commit.fence_check import apart
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit

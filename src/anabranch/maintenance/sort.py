@@ -15,7 +15,7 @@ from anabranch.errors import InvalidInputError, SchemaError, UnsupportedFeatureE
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import name_list
 from anabranch.format.types.data_types import ArrayType, MapType, MultisetType, RowType
-from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
+from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
 from anabranch.kernel.compaction.planning import plan_sort
 from anabranch.kernel.compaction.repeated import made_before
 from anabranch.kernel.compaction.selection import Partitions, select_partitions

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.system_tables.branches_log import BRANCHES_LOG
 from anabranch.system_tables.definition import SystemTable, View, select
 from anabranch.system_tables.files import BUCKETS, FILES, MANIFESTS, PARTITIONS
 from anabranch.system_tables.history import LINEAGE, OPTIONS, SCHEMAS, SNAPSHOTS
 from anabranch.system_tables.lake import LAKE_TABLES, lake_table, lake_table_of, read_lake_table
-from anabranch.system_tables.refs import BRANCHES, CONSUMERS, ONLY_ON_MAIN, SAVEPOINTS, TAGS
+from anabranch.system_tables.refs import BRANCHES, BRANCHES_LOG, CONSUMERS, ONLY_ON_MAIN, SAVEPOINTS, TAGS
 
 __all__ = [
     "LAKE_TABLES",

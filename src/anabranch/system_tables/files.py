@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,6 @@ from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.scan.pruning import partition_values, statistics_of_files
 from anabranch.kernel.scan.statistics import Statistics
 from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
-from anabranch.system_tables.json_text import json_objects
 
 _STATISTICS = ("null_value_counts", "min_value_stats", "max_value_stats")
 _OF_STATISTICS = ("value_min", "value_max", "value_null_counts", "value_stats_cols")
@@ -209,3 +208,27 @@ def _known(statistics: Statistics, field: Field, name: str) -> pa.Array | None:
             return statistics.min(field.id)
         case _:
             return statistics.max(field.id)
+
+
+_ITSELF = (pl.Boolean, pl.String, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Float32, pl.Float64)
+
+
+def json_objects(values: Mapping[str, pa.Array | pa.ChunkedArray | None], height: int) -> pl.Series:
+    """Return one JSON object per row, with a key for each column; None stands for a column of nulls.
+
+    Numbers, text and booleans are JSON's own; bytes are hexadecimal digits, everything else its text.
+    """
+    columns = [
+        pl.Series(name, [None] * height, dtype=pl.String) if array is None else _plain(name, array)
+        for name, array in values.items()
+    ]
+    if not columns:
+        return pl.Series(["{}"] * height, dtype=pl.String)
+    return pl.DataFrame(columns).to_struct("object").struct.json_encode()
+
+
+def _plain(name: str, array: pa.Array | pa.ChunkedArray) -> pl.Series:
+    found = pl.Series(name, pl.from_arrow(array))
+    if found.dtype in _ITSELF:
+        return found
+    return found.bin.encode("hex") if found.dtype == pl.Binary else found.cast(pl.String)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.kernel.branches.branch_info import BranchInfo, branch_infos
+from anabranch.kernel.branches.operations import operations
 from anabranch.kernel.log.consumers import consumer_lags
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.savepoint_log import savepoints
 from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.only_on_main import only_on_main
-from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
+from anabranch.system_tables.definition import Columns, SystemTable, View, as_json, by_column
 
 
 def _tags(view: View) -> Columns:
@@ -144,3 +145,26 @@ def _duration(millis: int | None) -> str | None:
     seconds = f"{rest / 1000:.3f}".rstrip("0").rstrip(".")
     parts = [(f"{hours}H", hours), (f"{minutes}M", minutes), (f"{seconds}S", rest or not millis)]
     return "PT" + "".join(text for text, shown in parts if shown)
+
+
+def _branches_log(view: View) -> Columns:
+    return by_column(
+        BRANCHES_LOG.fields,
+        (
+            (
+                *(o.time_millis, o.operation, o.branch, o.branch_uuid, o.snapshot_id, o.main_snapshot_id),
+                *(o.by, as_json(dict(o.details))),
+            )
+            for o in operations(view.context)
+        ),
+    )
+
+
+BRANCHES_LOG = SystemTable(
+    "branches_log",
+    "What was done with the table's branches, newest first: created, audited, merged, put in main's place, deleted.",
+    "operation_time TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL, operation STRING NOT NULL, "
+    "branch_name STRING NOT NULL, branch_uuid STRING NOT NULL, snapshot_id BIGINT, main_snapshot_id BIGINT, "
+    "performed_by STRING, details STRING NOT NULL",
+    _branches_log,
+)

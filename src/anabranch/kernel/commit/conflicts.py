@@ -40,8 +40,7 @@ from anabranch.format.records.data_file import FileKind, ManifestEntry
 from anabranch.format.records.entry_frame import COLUMNS, IDENTITY
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.base import Base, Change, Conflict
-from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.commit.compaction_task import Rewrite
+from anabranch.kernel.commit.commit_message import CommitMessage, Rewrite
 from anabranch.kernel.commit.fence_check import crossing
 from anabranch.kernel.commit.lost_columns import lost_columns_conflict
 from anabranch.kernel.commit.placement import placement_conflict

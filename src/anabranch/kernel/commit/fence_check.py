@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from anabranch.kernel.commit.base import Base, Conflict
-from anabranch.kernel.commit.compaction_task import Rewrite
+from anabranch.kernel.commit.commit_message import Rewrite
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance.births import MIXED
 from anabranch.kernel.provenance.fence import file_ages, is_fenced

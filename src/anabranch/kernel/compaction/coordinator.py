@@ -29,10 +29,10 @@ from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.commit.compaction_task import CompactionTask
-from anabranch.kernel.compaction.live import live_files
+from anabranch.kernel.commit.commit_message import CompactionTask
 from anabranch.kernel.compaction.packing import Limits
 from anabranch.kernel.compaction.planning import PLAN_COLUMNS, plan_full, plan_minor, plan_rest
+from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_writable
 from anabranch.kernel.log.properties import PARENT_PROPERTY

@@ -21,7 +21,7 @@ import polars as pl
 from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.commit.compaction_task import CompactionTask
+from anabranch.kernel.commit.commit_message import CompactionTask
 from anabranch.kernel.compaction.packing import (
     LEFT_OUT,
     Limits,

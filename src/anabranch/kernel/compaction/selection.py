@@ -13,8 +13,14 @@ from anabranch.expr.bound import columns
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.expr.parse import parse
 from anabranch.format.records.entry_frame import EntryFrame
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.compaction.planning import PLAN_COLUMNS
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.provenance.fence import fenced
 from anabranch.kernel.scan.pruning import partitions_match
+from anabranch.kernel.scan.request import check_supported
 from anabranch.runtime import Clock
 
 Partitions = str | Predicate | Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -77,3 +83,17 @@ def _same_as(values: Mapping[str, Any]) -> Predicate:
             f"{values!r} names no partition", hint="write {'dt': '2026-01-01'} or a condition as text."
         )
     return all_of([ColumnExpression(Column((name,))).same_as(value) for name, value in values.items()])
+
+
+def live_files(context: TableContext, snapshot: Snapshot | None) -> EntryFrame:
+    """Return the `PLAN_COLUMNS` of all live files, in commit order; on a branch with the column `fence`.
+
+    Raises `CorruptTableError`, `UnsupportedFeatureError`, and `NotFoundError` if the table was replaced.
+    """
+    manifests = context.manifests
+    if snapshot is None:
+        return manifests.entries([], only=PLAN_COLUMNS)
+    check_snapshot_readable(context, snapshot)
+    live = manifests.entries(manifests.of_snapshot(snapshot), only=PLAN_COLUMNS).live()
+    check_supported(live.df, context)
+    return EntryFrame(fenced(context, snapshot, live.df))

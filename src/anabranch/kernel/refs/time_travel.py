@@ -15,7 +15,7 @@ The answer is *exact* if no expired snapshot can have come in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.format.records.savepoint import Savepoint
@@ -25,7 +25,7 @@ from anabranch.kernel.log.moment import Moment, duration_text, of_savepoint, of_
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WATERMARK_SINCE_PROPERTY
 from anabranch.kernel.log.savepoint_log import savepoints
-from anabranch.kernel.log.search import Border, find_border
+from anabranch.kernel.log.snapshot_log import SnapshotLog
 from anabranch.kernel.log.store_clock import commit_time
 
 _DISORDER = 32
@@ -272,3 +272,32 @@ def _no_watermark(context: TableContext, watermark: int, head: Snapshot | None) 
 
 def _when(snapshot: Snapshot) -> str:
     return f"snapshot {snapshot.id} of {snapshot.time_millis} ({time_text(snapshot.time_millis)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """The border between snapshots that satisfy a condition and later ones that do not."""
+
+    last: Snapshot | None
+    """The last snapshot for which it holds."""
+    after: Snapshot | None
+    """The first snapshot after it."""
+
+
+def find_border(log: SnapshotLog, ids: Sequence[int], holds: Callable[[Snapshot], bool]) -> Border:
+    """Find the border among these ascending snapshot ids; those that expired meanwhile are left out.
+
+    Reads about log2(number of ids) snapshots.
+    """
+    last = after = None
+    low, high = 0, len(ids) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        snapshot = log.find(ids[middle])
+        if snapshot is None:
+            low = middle + 1  # expired since, and all before it
+        elif holds(snapshot):
+            last, low = snapshot, middle + 1
+        else:
+            after, high = snapshot, middle - 1
+    return Border(last, after)

@@ -10,8 +10,7 @@ from anabranch.format.records.layout import snapshot_id_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.step import Act, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
 
 _LONGEST = 64 * 1024
 """Largest file size in bytes that is tried, at eight attempts per byte."""

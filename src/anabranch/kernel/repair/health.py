@@ -14,9 +14,9 @@ from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.shell import command_line
-from anabranch.kernel.compaction.live import live_files
 from anabranch.kernel.compaction.packing import Limits
 from anabranch.kernel.compaction.planning import Gain, full_outline, gain_of, minor_outline
+from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import missing_files

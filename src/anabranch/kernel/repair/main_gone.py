@@ -20,8 +20,7 @@ from anabranch.kernel.repair.branches import hinted_id
 from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.lost_main import Remains, remains_of
 from anabranch.kernel.repair.lost_snapshots import Recovery
-from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.step import Act, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
 from anabranch.kernel.replacement.copy_history import copy_past, copy_refs
 
 

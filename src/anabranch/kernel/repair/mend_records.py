@@ -31,8 +31,7 @@ from anabranch.kernel.log.seals import stay
 from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
-from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.step import Act, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
 
 _POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")
 _ASIDE: Final = re.compile(r"(AUDIT-|DELETED-|carry-|history-|removed-).+")

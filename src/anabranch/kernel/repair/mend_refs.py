@@ -32,8 +32,7 @@ from anabranch.kernel.refs.savepoints import remade_savepoint
 from anabranch.kernel.repair.found import State
 from anabranch.kernel.repair.lost_snapshots import recover_newest, recover_within
 from anabranch.kernel.repair.mending import put_again, put_aside
-from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.step import Act, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
 
 
 def plan_refs(

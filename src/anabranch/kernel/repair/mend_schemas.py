@@ -15,8 +15,7 @@ from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.repair.found import State
-from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.step import Act, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
 
 
 def plan_schemas(

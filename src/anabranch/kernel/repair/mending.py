@@ -11,7 +11,7 @@ from anabranch.errors import NotFoundError
 from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, ORPHANS_FOLDER
 from anabranch.format.records.main_pointer import MAIN_PREFIX
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.repair.step import Act
+from anabranch.kernel.repair.problem import Act
 
 _VERSION: Final = 1
 _POINTER_VERSION: Final = 2

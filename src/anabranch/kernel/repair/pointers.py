@@ -30,8 +30,7 @@ from anabranch.kernel.log.main_pointer import (
 )
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.mending import is_of_later_version, put_again
-from anabranch.kernel.repair.problem import Kind, Problem
-from anabranch.kernel.repair.step import Act, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
 
 _OUTCOME: Final = re.compile(rb'"outcome"\s*:\s*"(stay|replaced)"')
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -119,3 +119,17 @@ def _lines(found: Verification) -> Iterator[str]:
             yield f"    repair: {problem.repair}"
         elif problem.hint is not None:
             yield f"    hint: {problem.hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that a repair does, or would do."""
+
+    kind: Kind
+    what: str
+    """A sentence."""
+    path: str = ""
+
+
+Act = Callable[[], bool]
+"""Executes a step; False if there was nothing left to do."""

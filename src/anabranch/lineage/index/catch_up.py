@@ -28,9 +28,9 @@ from anabranch.kernel.log.snapshot_log import SnapshotLog
 from anabranch.lineage.commit import Line
 from anabranch.lineage.commits import Newest, branches_of, commits_backwards, has_news
 from anabranch.lineage.index.database import Database
+from anabranch.lineage.index.rows import Words
 from anabranch.lineage.index.store import line_of
 from anabranch.lineage.index.tables import FLOWS, GAPS, INPUT_KEYS, JOBS, LINES, OF_COMMITS, owner
-from anabranch.lineage.index.words import Words
 from anabranch.lineage.index.writer import Change, put_commits, put_line
 
 _UNREADABLE: Final = (CorruptTableError, UnsupportedFeatureError)

@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from anabranch.lineage.commit import Commit, Line
-from anabranch.lineage.index.rows import insert_commits
+from anabranch.lineage.index.rows import Words, insert_commits
 from anabranch.lineage.index.summaries import summarise
 from anabranch.lineage.index.tables import COMMITS, GAPS, LINES, OF_COMMITS, owner
-from anabranch.lineage.index.words import Words
 
 _AT_ONCE: Final = 512
 

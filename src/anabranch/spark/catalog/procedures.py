@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from anabranch.catalog import Identifier
 from anabranch.errors import NotFoundError
 from anabranch.format.schema.ddl import parse_columns
 from anabranch.format.text.names import SYSTEM_DATABASE
@@ -22,7 +24,6 @@ from anabranch.spark.catalog.called import (
 )
 from anabranch.spark.catalog.called import procedure as procedure_named
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
-from anabranch.spark.catalog.recached import recached
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.internals import internal_rows
 from anabranch.spark.tasks.engine import SparkEngine
@@ -155,3 +156,43 @@ def _value(row: Any, place: int, parameter: Parameter) -> Any:
         case "DOUBLE":
             return float(row.getDouble(place))
     return int(row.getLong(place))
+
+
+# Invalidation of Spark's cache for tables whose rows a procedure changes.
+#
+# Spark invalidates by itself for its own statements; it does not know about a rollback or a merge.
+
+_State = tuple[str, int | None]
+"""The branch, and its newest snapshot id."""
+
+
+@contextmanager
+def recached(jvm: Jvm, warehouse: Warehouse, name: str, branch: str | None) -> Iterator[None]:
+    """Invalidate Spark's cached data of a table, of the named branch and of its main, where the block moved them.
+
+    Args:
+        jvm: of the session.
+        warehouse: where the table is.
+        name: ``db.t`` or ``db.t$branch_fix``.
+        branch: of the table, which the procedure is about too; None for none.
+    """
+    if jvm.session.sharedState().cacheManager().isEmpty():
+        yield
+        return
+    main = Identifier.parse(name).full_name.partition("$")[0]
+    names = {main, name, *([] if branch is None else [f"{main}$branch_{branch}"])}
+    before = {each: _state(warehouse, each) for each in names}
+    yield
+    for each in sorted(names):
+        now = _state(warehouse, each)
+        if now is not None and now != before[each]:
+            parts = (warehouse.catalog, *each.split(".", 1))
+            jvm.spark.catalog.refreshTable(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+
+
+def _state(warehouse: Warehouse, name: str) -> _State | None:
+    try:
+        table = warehouse.table(name)
+        return str(table.branch_uuid), None if table.snapshot is None else table.snapshot.id
+    except (NotFoundError, NoSuchTableError):
+        return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.writer import WriteContext
 from anabranch.errors import AnabranchError
-from anabranch.kernel.commit.compaction_task import CompactionTask
+from anabranch.kernel.commit.commit_message import CompactionTask
 from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.log.context import TableContext
 from anabranch.lazy import lazy

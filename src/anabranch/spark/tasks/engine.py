@@ -20,7 +20,7 @@ from anabranch.spark.types.columns import frame_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
+    from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
     from anabranch.maintenance.sort import SortJob
     from anabranch.scan.scan import Scan
 

@@ -23,7 +23,7 @@ from anabranch.arrow.sorting import RangeSorter, SortPlan, range_of, sample, sam
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import DataFileMeta
 from anabranch.format.types.arrow_types import to_arrow_schema
-from anabranch.kernel.commit.compaction_task import CompactionTask, Rewrite
+from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
 from anabranch.kernel.scan.split import Split
 from anabranch.maintenance.rewrites import discard
 from anabranch.maintenance.sort import SortJob
