@@ -5,6 +5,7 @@ minutes. `ANABRANCH_SCREENSHOTS` names a folder for the pictures of the document
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,14 @@ PICTURES = {
     "correct": f"#/correct?table={T}&tag=good",
 }
 
+FOCUSED = """() => {
+  const it = document.activeElement, label = it.getAttribute("aria-label") ?? it.labels?.[0]?.innerText ?? "";
+  return [(it.innerText || "").trim(), label];
+}"""
+IS_SEEN = """() => {
+  const it = document.activeElement, box = it.querySelector(":scope > rect");  // a node of a drawing has a thicker edge
+  return getComputedStyle(it).outlineStyle !== "none" || (box !== null && getComputedStyle(box).strokeWidth === "3.5px");
+}"""
 WITHOUT_FOLDER = """folder => {
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll("file:" + folder + "/", "").replaceAll(folder + "/", "");
@@ -70,7 +79,10 @@ def checked(seen, what):
     assert accessibility(seen) == [], what
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (400, False), (400, True)])
+SCREENS = [(1280, False), (1280, True), (400, False), (400, True)]
+
+
+@pytest.mark.parametrize(("width", "dark"), SCREENS)
 def test_every_view_by_mouse(demo, browser, width, dark):
     with visiting(browser, demo, width=width, dark=dark) as seen:
         seen.get_by_text("need care").wait_for()
@@ -107,35 +119,93 @@ def test_every_view_by_mouse(demo, browser, width, dark):
         checked(seen, "correct")
 
 
-def test_every_view_by_keyboard(demo, browser):
-    """Nothing is clicked: Tab and Enter lead to each view, and what has the focus shows it."""
-    with visiting(browser, demo) as seen:
+@pytest.mark.parametrize(("width", "dark"), SCREENS)
+def test_every_view_by_keyboard(demo, browser, width, dark):
+    """Nothing is clicked: Tab and Enter lead to each view, keys filter and use it, and what has the focus shows it."""
+    with visiting(browser, demo, width=width, dark=dark) as seen:
 
-        def reach(name, most=60):
+        def reach(name, at=None, most=120):
+            """Press Tab until something has the focus that begins with a text, or has a label."""
             for _ in range(most):
                 seen.keyboard.press("Tab")
-                focused = seen.evaluate("(document.activeElement.innerText || '').trim()")
-                if focused.startswith(name):
-                    outline = seen.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-                    assert outline != "none", f"the focus of {name} is not seen"
+                focused, label = seen.evaluate(FOCUSED)
+                if re.match(at, label) if at is not None else focused.startswith(name):
+                    assert seen.evaluate(IS_SEEN), f"the focus of {at or name} is not seen"
                     return
-            pytest.fail(f"Tab does not lead to {name}")
+            pytest.fail(f"Tab does not lead to {at or name}")
+
+        def begin():
+            settle(seen)
+            seen.evaluate("document.getElementById('main').focus()")
 
         seen.get_by_text("need care").wait_for()
         settle(seen)
+        seen.keyboard.press("/")
+        seen.keyboard.type("delay")
+        seen.wait_for_function("document.querySelectorAll('a.row').length === 1")
         reach(T)
         seen.keyboard.press("Enter")
         for tab, told in TABS.items():
-            seen.evaluate("document.getElementById('main').focus()")
+            begin()
             reach(tab)
             seen.keyboard.press("Enter")
             seen.get_by_text(told).first.wait_for()
-            settle(seen)
-        for page, told in (("Lineage", "All tables and jobs"), ("Correct", "What is wrong")):
-            seen.evaluate("document.querySelector('.skip').focus()")
-            reach(page)
-            seen.keyboard.press("Enter")
-            seen.get_by_text(told).first.wait_for()
+            checked(seen, tab)
+            begin()
+            match tab:
+                case "History":
+                    reach("+")
+                    seen.keyboard.press("Enter")
+                    seen.get_by_text(re.compile(r"snapshots? of \d")).wait_for()
+                    reach("All")
+                    seen.keyboard.press("Enter")
+                    reach("#")  # the list, which scrolls
+                    reach("#")  # its first snapshot
+                    seen.keyboard.press("ArrowDown")
+                    seen.keyboard.press("Enter")
+                    seen.get_by_text("Everything it says").wait_for()
+                    reach("Everything it says")
+                    seen.keyboard.press("Enter")
+                    seen.get_by_text('"commitKind"').wait_for()
+                case "Rows":
+                    reach("", at="Filter rows")
+                    seen.keyboard.type("distance_km > 1000000")
+                    seen.keyboard.press("Enter")
+                    seen.get_by_text("No rows.").wait_for()
+                case "Compare":
+                    reach("Compare rows")
+                    seen.keyboard.press("Enter")
+                    seen.get_by_text("Compare rows").wait_for(state="hidden")
+        begin()
+        reach("Lineage")
+        seen.keyboard.press("Enter")
+        seen.get_by_text(f"Lineage of {T}").wait_for()
+        begin()
+        reach("", at="Way")
+        seen.keyboard.press("ArrowUp")  # of both, down and up
+        seen.wait_for_url(lambda url: "way=" in url)
+        begin()
+        reach("", at="Snapshot")
+        seen.keyboard.press("ArrowLeft")
+        seen.wait_for_url(lambda url: "snapshot=" in url)
+        begin()
+        reach("", at=re.compile("job pick-long-hauls|pick-long-hauls"))
+        seen.keyboard.press("Enter")
+        seen.get_by_text("Lineage of pick-long-hauls").wait_for()
+        checked(seen, "lineage of a job")
+        seen.evaluate("document.querySelector('.skip').focus()")
+        reach("Correct")
+        seen.keyboard.press("Enter")
+        seen.get_by_text("What is wrong").first.wait_for()
+        begin()
+        reach("", at="Table")
+        seen.keyboard.type(T)
+        seen.keyboard.press("Enter")
+        begin()
+        reach("", at="Right up to the tag")
+        seen.keyboard.type("good")
+        seen.get_by_text("Taken out:").wait_for()
+        checked(seen, "correct")
 
 
 def test_the_pictures_of_the_documentation(demo, browser):
