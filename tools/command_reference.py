@@ -7,7 +7,8 @@ from anabranch.cli.main import app
 from anabranch.verbs.verb import VERBS
 
 PATH = "reference/commands.md"
-HEADER = """# Commands
+HEADER = """<!-- blocks: forms of commands, made from the program; tests/project/test_docs.py compares them with it, tests/cli runs every verb -->
+# Commands
 
 Every command with its options, made from the program's own help. [Command line](../cli.md) says what they have in common: the
 warehouse, JSON, exit codes. In front of the verb stand `--warehouse W` (or the variable `ANABRANCH_WAREHOUSE`), `--option key=value` for

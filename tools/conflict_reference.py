@@ -10,7 +10,8 @@ ROOMS = ("kernel", "lineage", "cascade", "table", "maintenance")
 NO_CONFLICTS = {"DELETION_VECTORS", "MERGED_MEANWHILE", "ANABRANCH_LINEAGE_INDEX", "OPENLINEAGE_API_KEY"}
 """Constants of that form that no caller gets as the kind of a conflict."""
 
-HEADER = """# Conflicts
+HEADER = """<!-- blocks: a fragment: tests/branches/test_merge.py meets and reads conflicts so -->
+# Conflicts
 
 A `CommitConflictError` means that somebody else changed what your call builds on. Nothing was published. `error.conflicts` lists all
 conflicts that were found; each has a `kind`, a `message` and a `hint`. The command line prints them and exits with 3.

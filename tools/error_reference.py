@@ -6,7 +6,8 @@ from anabranch import errors
 from anabranch.cli.main import _exit_code
 
 PATH = "errors.md"
-HEADER = """# Errors
+HEADER = """<!-- blocks: a drawing, made from the code; tests/project/test_docs.py compares it with that -->
+# Errors
 
 Every error is an `AnabranchError` and is exported from `anabranch`. This page is made from the code.
 
