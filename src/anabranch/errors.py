@@ -25,7 +25,9 @@ A message says what was asked, what was found and, in its hint, what to do next.
 
 from __future__ import annotations
 
-from typing import Any, Self
+import difflib
+from collections.abc import Iterable
+from typing import Any, Self, overload
 
 __all__ = [
     "AlreadyExistsError",
@@ -214,3 +216,24 @@ class StorageError(AnabranchError):
     ) -> None:
         super().__init__(message, hint=hint, retryable=retryable)
         self.outcome_unknown = outcome_unknown
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The one of `known` that was probably meant, whatever its capitals; None if none is near."""
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[near[0]] if near else None
+
+
+@overload
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str: ...
+
+
+@overload
+def did_you_mean(name: str, known: Iterable[str], otherwise: None = None) -> str | None: ...
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The hint of an error about an unknown name: the one that was probably meant, or else `otherwise`."""
+    near = nearest(name, known)
+    return otherwise if near is None else f"did you mean '{near}'?"

@@ -7,14 +7,13 @@ because other engines may own them.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo
 
-from anabranch.errors import OptionError
+from anabranch.errors import OptionError, did_you_mean, nearest
 
 T = TypeVar("T")
 
@@ -659,7 +658,6 @@ _SECRETS_OF_STORES = re.compile(
     re.IGNORECASE,
 )
 _STORED_CUTOFF = 0.8
-_USED_CUTOFF = 0.6
 
 
 def check_options(options: Mapping[str, str]) -> None:
@@ -688,15 +686,5 @@ def check_values(options: Mapping[str, str]) -> None:
         if option is not None:
             option.of(options)
         elif key.startswith("anabranch.") and not key.startswith(CHECK_PREFIX):
-            near = nearest(key, _BY_KEY)
-            raise OptionError(
-                f"unknown option '{key}'",
-                hint=f"did you mean '{near}'?" if near else "options of that prefix are Anabranch's own.",
-            )
-
-
-def nearest(key: str, keys: Iterable[str], cutoff: float = _USED_CUTOFF) -> str | None:
-    """The one of `keys` that was probably meant, whatever its capitals; None if none is near."""
-    known = {k.lower(): k for k in keys}
-    near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=cutoff)
-    return known[near[0]] if near else None
+            hint = did_you_mean(key, _BY_KEY, "options of that prefix are Anabranch's own.")
+            raise OptionError(f"unknown option '{key}'", hint=hint)

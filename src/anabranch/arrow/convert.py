@@ -6,7 +6,6 @@ other: nothing is rounded, cut or parsed, and nothing is left out silently.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 
 from anabranch.arrow import nested
 from anabranch.arrow.sources import batches_of
-from anabranch.errors import SchemaError
+from anabranch.errors import SchemaError, nearest
 from anabranch.expr.row_rules import filled
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
@@ -118,10 +117,9 @@ def _match(names: Sequence[str], fields: Sequence[t.Field], parent: str) -> list
 
 
 def _suggestion(unknown: Sequence[str], known: Sequence[str], parent: str) -> str:
-    by_lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(unknown[0].lower(), by_lower, n=1)
+    near = nearest(unknown[0], known)
     if near:
-        return f"Did you mean '{parent}{by_lower[near[0]]}'? Names are matched with their case."
+        return f"Did you mean '{parent}{near}'? Names are matched with their case."
     return "Add the column to the table, or leave it out of the data."
 
 

@@ -6,7 +6,6 @@ back in order.
 
 from __future__ import annotations
 
-import difflib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +23,7 @@ from anabranch.arrow.files import native_path, translated
 from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.parquet_file import ParquetData
 from anabranch.arrow.pipeline import MAX_THREADS, available_cores
-from anabranch.errors import SchemaError, UnsupportedFeatureError
+from anabranch.errors import SchemaError, UnsupportedFeatureError, did_you_mean
 from anabranch.expr.bound import BoundPredicate
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.arrow_types import to_arrow_schema
@@ -117,11 +116,8 @@ def _chosen(fields: Sequence[Field], columns: Sequence[str] | None) -> tuple[Fie
     known = {f.name: f for f in fields}
     for name in columns:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise SchemaError(
-                f"there is no column '{name}'",
-                hint=f"did you mean '{near[0]}'?" if near else f"the columns are {', '.join(known)}.",
-            )
+            hint = did_you_mean(name, known, f"the columns are {', '.join(known)}.")
+            raise SchemaError(f"there is no column '{name}'", hint=hint)
     if len(set(columns)) < len(columns):
         raise SchemaError(f"a column is asked for twice: {', '.join(columns)}")
     return tuple(known[name] for name in columns)

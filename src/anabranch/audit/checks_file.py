@@ -7,7 +7,6 @@ unknown keys are errors, because each of them hides a check that somebody believ
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from collections.abc import Collection
@@ -18,7 +17,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import InvalidInputError, did_you_mean
 from anabranch.options import parse_duration
 
 _MOST_CHARACTERS = 1 << 18
@@ -43,11 +42,8 @@ class Item:
             key = Item(key_node, self.file)
             name = key.text()
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                key.fail(
-                    f"'{name}' is not known here",
-                    f"did you mean '{near[0]}'?" if near else f"what is: {', '.join(known)}.",
-                )
+                hint = did_you_mean(name, known, f"what is: {', '.join(known)}.")
+                key.fail(f"'{name}' is not known here", hint)
             if name in found:
                 key.fail(f"'{name}' is here twice", "leave one of them out.")
             found[name] = Item(value, self.file)
@@ -133,11 +129,7 @@ class Item:
         """Return one of some words."""
         text = self.text()
         if text not in known:
-            near = difflib.get_close_matches(text, known, n=1)
-            self.fail(
-                f"expected one of {', '.join(known)}, found '{text}'",
-                f"did you mean '{near[0]}'?" if near else None,
-            )
+            self.fail(f"expected one of {', '.join(known)}, found '{text}'", did_you_mean(text, known))
         return text
 
     def fail(self, message: str, hint: str | None = None) -> NoReturn:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.errors import SchemaError
+from anabranch.errors import SchemaError, did_you_mean
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import name_list
 from anabranch.format.types.common_type import common_field
@@ -97,10 +96,9 @@ class ComparedColumns:
             )
         if types:
             return SchemaError(f"column '{name}' of '{types[0][0]}' cannot be compared", hint=_ADVICE)
-        near = difflib.get_close_matches(name, known, n=1)
         return SchemaError(
             f"neither '{self.left.name}' nor '{self.right.name}' has a column '{name}'",
-            hint=f"did you mean '{near[0]}'?" if near else f"the columns are {', '.join(known)}.",
+            hint=did_you_mean(name, known, f"the columns are {', '.join(known)}."),
         )
 
 

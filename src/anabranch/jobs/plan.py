@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError, did_you_mean
 from anabranch.jobs.job import Job
 
 
@@ -18,11 +17,8 @@ def chosen(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
     known = {job.name: job for job in jobs}
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise NotFoundError(
-                f"there is no job '{name}'",
-                hint=f"did you mean '{near[0]}'?" if near else f"declared are: {', '.join(known)}.",
-            )
+            hint = did_you_mean(name, known, f"declared are: {', '.join(known)}.")
+            raise NotFoundError(f"there is no job '{name}'", hint=hint)
     return [job for job in jobs if not names or job.name in names]
 
 

@@ -5,13 +5,12 @@ All questions wait for brokers that are away, as they are while they restart.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import NotFoundError, nearest
 from anabranch.kafka.client import Client, ClientConfig, is_passing, is_unknown, library
 from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition
 from anabranch.kafka.options import Topics
@@ -82,11 +81,11 @@ class Cluster:
         if not missing:
             return
         name = getattr(missing[0], "topic", missing[0])
-        near = difflib.get_close_matches(name, {where.topic for where in self._everything()} - {name}, n=1)
+        near = nearest(name, {where.topic for where in self._everything()} - {name})
         kind = "partition" if topics.partitions else "topic"
         raise NotFoundError(
             f"the Kafka brokers at {self.config.servers} have no {kind} '{missing[0]}'",
-            hint=f"did you mean the topic '{near[0]}'?" if near else f"create the {kind} first.",
+            hint=f"did you mean the topic '{near}'?" if near else f"create the {kind} first.",
         )
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:

@@ -6,14 +6,13 @@ Unlike there an unknown option is an error: a stream that begins at the end beca
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from anabranch.errors import OptionError
+from anabranch.errors import OptionError, did_you_mean
 from anabranch.kafka import values
 from anabranch.kafka.client import ClientConfig
 from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, from_json, ids_from_json
@@ -357,10 +356,8 @@ def _spelled(options: Mapping[str, str]) -> dict[str, str]:
 def _advice(key: str) -> str:
     if key in _OF_SPARK_ONLY:
         return f"the option for that here is '{_OF_SPARK_ONLY[key]}'."
-    near = difflib.get_close_matches(key, _KNOWN, n=1)
-    if near:
-        return f"did you mean '{_KNOWN[near[0]]}'?"
-    return "settings of the client begin with 'kafka.', for example 'kafka.security.protocol'."
+    otherwise = "settings of the client begin with 'kafka.', for example 'kafka.security.protocol'."
+    return did_you_mean(key, _KNOWN.values(), otherwise)
 
 
 def _topics(named: Mapping[str, str]) -> Topics:

@@ -7,12 +7,11 @@ Values without a type of their own (options, statistics) are JSON text.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError, nearest
 from anabranch.system_tables.definition import SystemTable, View, select
 from anabranch.system_tables.files import BUCKETS, FILES, MANIFESTS, PARTITIONS
 from anabranch.system_tables.history import LINEAGE, OPTIONS, SCHEMAS, SNAPSHOTS
@@ -46,10 +45,10 @@ def system_table(name: str) -> SystemTable:
     """Return the system table of that name. Raises `NotFoundError` suggesting a similar name."""
     found = SYSTEM_TABLES.get(name)
     if found is None:
-        near = difflib.get_close_matches(str(name).lower(), SYSTEM_TABLES, n=1)
+        near = nearest(str(name), SYSTEM_TABLES)
         raise NotFoundError(
             f"there is no system table '{name}'",
-            hint=(f"did you mean '{near[0]}'? " if near else "")
+            hint=(f"did you mean '{near}'? " if near else "")
             + f"System tables there are: {', '.join(SYSTEM_TABLES)}.",
         )
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.catalog import FilesystemCatalog, Identifier
-from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.errors import AnabranchError, NotFoundError, nearest
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.ddl import parse_columns
@@ -47,10 +46,10 @@ def lake_table(name: str) -> tuple[Field, ...]:
     found = LAKE_TABLES.get(name)
     if found is not None:
         return found
-    near = difflib.get_close_matches(name.lower(), LAKE_TABLES, n=1)
+    near = nearest(name, LAKE_TABLES)
     raise NotFoundError(
         f"there is no system table '{SYSTEM_DATABASE}.{name}'",
-        hint=(f"did you mean '{SYSTEM_DATABASE}.{near[0]}'? " if near else "")
+        hint=(f"did you mean '{SYSTEM_DATABASE}.{near}'? " if near else "")
         + f"There are: {', '.join(f'{SYSTEM_DATABASE}.{known}' for known in LAKE_TABLES)}.",
     )
 

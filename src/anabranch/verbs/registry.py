@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError, nearest
 from anabranch.verbs import branches, corrections, jobs, lineage, machine, moments, rows, tables, upkeep
 from anabranch.verbs.caller import Caller
 from anabranch.verbs.verb import VERBS, Group, Verb
@@ -33,10 +32,10 @@ def procedure(name: str) -> Verb:
     """Return the verb whose procedure has that name. Raises `NotFoundError` naming the most similar one."""
     found = PROCEDURES.get(name.lower())
     if found is None:
-        near = difflib.get_close_matches(name.lower(), PROCEDURES, n=1)
+        near = nearest(name, PROCEDURES)
         raise NotFoundError(
             f"there is no procedure '{name}'",
-            hint=(f"did you mean '{near[0]}'? " if near else "")
+            hint=(f"did you mean '{near}'? " if near else "")
             + f"Procedures there are: {', '.join(PROCEDURES)}.",
         )
     return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.errors import OptionError
+from anabranch.errors import OptionError, did_you_mean
 from anabranch.format.schema.rules import refuse_primary_keys, split_names
 from anabranch.format.schema.watermark import WATERMARK_PREFIX
 from anabranch.options import (
@@ -34,7 +34,6 @@ from anabranch.options import (
     SCAN_VERSION,
     WAREHOUSE,
     check_values,
-    nearest,
 )
 
 if TYPE_CHECKING:
@@ -85,8 +84,7 @@ def check_use(given: Mapping[str, str], *, also: Iterable[str] | None = None) ->
                 f"option '{key}' is a check of the table, and holds for every write",
                 hint="set it for the table: table.alter().add_check(name, condition).apply().",
             )
-        near = nearest(key, (*_BY_KEY, *besides))
-        hint = _MEANT.get(key.lower()) or (f"did you mean '{near}'?" if near else None)
+        hint = _MEANT.get(key.lower()) or did_you_mean(key, (*_BY_KEY, *besides))
         raise OptionError(
             f"unknown option '{key}' of a read or write",
             hint=hint or "leave it out: nobody would heed it. The page of options has all there are.",

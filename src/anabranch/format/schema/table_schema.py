@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
+from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError, did_you_mean
 from anabranch.format.schema.queue_key import check_assigned, is_assigned, with_assigned_key
 from anabranch.format.schema.rules import (
     check_bounds,
@@ -151,11 +150,9 @@ class TableSchema:
             if f.name == name:
                 return f
         names = [f.name for f in self.fields]
-        by_lower_case = {known.lower(): known for known in names}
-        near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
         raise SchemaError(
             f"there is no column '{name}'; columns are {', '.join(names[:20])}{', …' if len(names) > 20 else ''}",
-            hint=f"did you mean '{by_lower_case[near[0]]}'?" if near else None,
+            hint=did_you_mean(name, names),
         )
 
     def field_by_id(self, field_id: int) -> Field | None:

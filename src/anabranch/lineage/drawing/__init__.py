@@ -8,10 +8,9 @@ show, such as a line end in a name, is written as an escape; JSON has it unchang
 
 from __future__ import annotations
 
-import difflib
 import json
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import InvalidInputError, nearest
 from anabranch.lineage.trace import Trace
 
 FORMATS = ("tree", "json", "dot", "mermaid", "svg")
@@ -39,8 +38,8 @@ def drawn(trace: Trace, format: str) -> str:
             from anabranch.lineage.drawing.svg import as_svg
 
             return as_svg(trace)
-    near = difflib.get_close_matches(format, FORMATS, n=1)
+    near = nearest(format, FORMATS)
     raise InvalidInputError(
         f"there is no drawing of format '{format}'",
-        hint=(f"did you mean '{near[0]}'? " if near else "") + f"There are: {', '.join(FORMATS)}.",
+        hint=(f"did you mean '{near}'? " if near else "") + f"There are: {', '.join(FORMATS)}.",
     )

@@ -7,7 +7,6 @@ sends them in one transaction (`anabranch.kafka.produce`). With ``delivery`` = `
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from anabranch.errors import OptionError, SchemaError
+from anabranch.errors import OptionError, SchemaError, did_you_mean
 from anabranch.kafka.options import CLIENT_PREFIX, PATIENCE
 from anabranch.kafka.produce import Record, Sending
 from anabranch.options import Option
@@ -73,13 +72,8 @@ class SinkSettings:
             if lower.startswith(CLIENT_PREFIX) or lower in _KNOWN:
                 named[_KNOWN.get(lower, lower)] = str(value)
             elif lower not in _FROM_SPARK:
-                near = difflib.get_close_matches(lower, _KNOWN, n=1)
-                raise OptionError(
-                    f"the Kafka sink has no option '{key}'",
-                    hint=f"did you mean '{_KNOWN[near[0]]}'?"
-                    if near
-                    else "settings of the client begin with 'kafka.'.",
-                )
+                hint = did_you_mean(lower, _KNOWN.values(), "settings of the client begin with 'kafka.'.")
+                raise OptionError(f"the Kafka sink has no option '{key}'", hint=hint)
         client = {k.removeprefix(CLIENT_PREFIX): v for k, v in named.items() if k.startswith(CLIENT_PREFIX)}
         settings = cls(
             Sending.of(client, PATIENCE.of(named) / 1000),
