@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError
 from anabranch.format.text.record import JsonFile
 from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.definition import definition_of
@@ -86,11 +86,7 @@ def deployment_of(job: Job, lake: Lake, code: str | None, operators: Operators |
 
 def deployed(checkpoint: JobCheckpoint) -> Deployment | None:
     """Return what the job was when it last started here; None before that. Raises `CorruptTableError`."""
-    try:
-        data = checkpoint.storage.get(_FILE)
-    except NotFoundError:
-        return None
-    return Deployment.from_json(data, path=f"{checkpoint.location}/{_FILE}")
+    return Deployment.find(checkpoint.storage, _FILE, whole=True)
 
 
 def changes(before: Deployment | None, now: Deployment, *, knows_state: bool = True) -> Changes:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from anabranch.errors import NotFoundError
 from anabranch.format.text.record import JsonFile
 from anabranch.storage.protocol import Storage
 
@@ -64,11 +63,7 @@ class BegunState(JsonFile):
 
 def begun_state(checkpoint: Storage) -> BegunState | None:
     """Return the origin of a checkpoint's state; None if it began with none. Raises `CorruptTableError`."""
-    try:
-        data = checkpoint.get(_PATH)
-    except NotFoundError:
-        return None
-    return BegunState.from_json(data, path=f"{checkpoint.url}/{_PATH}")
+    return BegunState.find(checkpoint, _PATH, whole=True)
 
 
 def record_begun_state(checkpoint: Storage, state: BegunState) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.errors import AnabranchError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.record import JsonFile, Stored
@@ -90,11 +90,7 @@ class SinkRecord:
 
     def known_identity(self) -> SinkIdentity | None:
         """Return the stored identity, or None if the query never wrote to the branch. Raises `CorruptTableError`."""
-        try:
-            data = self.checkpoint.get(self._identity_path)
-        except NotFoundError:
-            return None
-        return SinkIdentity.from_json(data, path=self._identity_path)
+        return SinkIdentity.find(self.checkpoint, self._identity_path)
 
     def _progress(self) -> list[tuple[int, SnapshotRef]]:
         """Return the recorded batches, newest first; empty if there are none or they cannot be read."""

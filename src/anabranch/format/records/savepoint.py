@@ -18,6 +18,7 @@ from anabranch.format.records.layout import check_file_name, numbered_id, savepo
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
+from anabranch.format.text.record import Files
 
 _PIN_PREFIX = f"{RESERVED_TAG_PREFIX}savepoint-"
 
@@ -26,15 +27,6 @@ class ManifestLists(Protocol):
     """Reader of manifest lists by name, such as the `manifests` of a table's context."""
 
     def read_list(self, name: str) -> Sequence[ManifestFileMeta]: ...
-
-
-class Objects(Protocol):
-    """Reader of files by path, such as a table's storage."""
-
-    @property
-    def url(self) -> str: ...
-
-    def get(self, path: str) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +160,7 @@ class Savepoint:
         return savepoint
 
     @classmethod
-    def from_path(cls, objects: Objects, path: str) -> Savepoint:
+    def from_path(cls, objects: Files, path: str) -> Savepoint:
         """The savepoint whose file is at `path`.
 
         Args:

@@ -26,7 +26,7 @@ from typing import (
     runtime_checkable,
 )
 
-from anabranch.errors import CorruptTableError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.text.json_object import MIN_LONG, JsonObject, describe, to_bytes
 
 Read = Callable[[JsonObject, str], Any]
@@ -99,6 +99,15 @@ class JsonRecord:
         return cls.from_object(JsonObject(value, where))
 
 
+class Files(Protocol):
+    """Reader of files by path, such as a table's storage."""
+
+    @property
+    def url(self) -> str: ...
+
+    def get(self, path: str) -> bytes: ...
+
+
 class JsonFile(JsonRecord):
     """A file of ours that holds one record."""
 
@@ -112,6 +121,22 @@ class JsonFile(JsonRecord):
     def to_json(self) -> bytes:
         """The content of the file."""
         return to_bytes({"version": self.VERSION, **self.to_dict()})
+
+    @classmethod
+    def find(cls, files: Files, path: str, *, whole: bool = False, **apart: Any) -> Self | None:
+        """Read the file at a path; None if there is none. Raises as `from_json`, `StorageError`.
+
+        Args:
+            files: where it lies.
+            path: of the file.
+            whole: whether messages say in which store it lies.
+            apart: the fields that are not in it.
+        """
+        try:
+            data = files.get(path)
+        except NotFoundError:
+            return None
+        return cls.from_json(data, path=f"{files.url}/{path}" if whole else path, **apart)
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str, **apart: Any) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.errors import NotFoundError
 from anabranch.format.records.audit import AUDIT_PREFIX, AuditRecord
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
 from anabranch.kernel.log.context import TableContext
@@ -34,11 +33,7 @@ def _numbers(branch: TableContext) -> list[int]:
 
 
 def _find(branch: TableContext, number: int) -> AuditRecord | None:
-    path = _path(branch, number)
-    try:
-        return AuditRecord.from_json(branch.storage.get(path), path=path)
-    except NotFoundError:
-        return None
+    return AuditRecord.find(branch.storage, _path(branch, number))
 
 
 def _path(branch: TableContext, number: int) -> str:

@@ -83,11 +83,7 @@ def find_decision(groups: Storage, number: int) -> GroupDecision | None:
 
     Raises `CorruptTableError`.
     """
-    path = decision_path(number)
-    try:
-        return GroupDecision.from_json(groups.get(path), path=f"{groups.url}/{path}")
-    except NotFoundError:
-        return None
+    return GroupDecision.find(groups, decision_path(number), whole=True)
 
 
 def put_decision(groups: Storage, number: int, decision: GroupDecision) -> bool:
@@ -118,11 +114,7 @@ def announce(groups: Storage, intent: GroupIntent) -> int:
 
 def find_intent(groups: Storage, number: int) -> GroupIntent | None:
     """Return the intent of a group, or None if there is no such group. Raises `CorruptTableError`."""
-    path = group_path(number)
-    try:
-        return GroupIntent.from_json(groups.get(path), path=f"{groups.url}/{path}")
-    except NotFoundError:
-        return None
+    return GroupIntent.find(groups, group_path(number), whole=True)
 
 
 def group_numbers(groups: Storage) -> list[int]:

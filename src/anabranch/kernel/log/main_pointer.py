@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import CorruptTableError
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
 from anabranch.format.records.main_pointer import (
     MAIN_PREFIX,
@@ -69,11 +69,7 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
 
 def find_copy(context: TableContext, generation: int) -> MainPointer | None:
     """The copy of a decision, or None. Raises `CorruptTableError`."""
-    path = copy_path(context, generation)
-    try:
-        return MainPointer.from_json(context.storage.get(path), generation=generation, path=path)
-    except NotFoundError:
-        return None
+    return MainPointer.find(context.storage, copy_path(context, generation), generation=generation)
 
 
 def copy_path(context: TableContext, generation: int) -> str:
@@ -84,11 +80,7 @@ def copy_path(context: TableContext, generation: int) -> str:
 def proposed_pointer(context: TableContext, generation: int) -> MainPointer | None:
     """Return ``MAIN-<g>`` as stored; in a group it may still be undecided. Raises `CorruptTableError`."""
     path = _path(context, MAIN_PREFIX, generation)
-    try:
-        data = context.storage.get(path)
-    except NotFoundError:
-        return None
-    return MainPointer.from_json(data, generation=generation, path=path)
+    return MainPointer.find(context.storage, path, generation=generation)
 
 
 def is_ever_replaced(context: TableContext) -> bool:
@@ -166,11 +158,7 @@ def main_before(context: TableContext, generation: int) -> BranchRef:
 
 def find_seal(context: TableContext, generation: int) -> Seal | None:
     """``SEAL-<g>``, or None. Raises `CorruptTableError`."""
-    path = _path(context, SEAL_PREFIX, generation)
-    try:
-        return Seal.from_json(context.storage.get(path), path=path)
-    except NotFoundError:
-        return None
+    return Seal.find(context.storage, _path(context, SEAL_PREFIX, generation))
 
 
 def put_seal(context: TableContext, generation: int, seal: Seal) -> bool:
@@ -186,11 +174,7 @@ def seal_of(snapshot: Snapshot) -> int | None:
 
 def find_release(context: TableContext, generation: int) -> Release | None:
     """Return ``RELEASE-<g>``, or None while it is undecided. Raises `CorruptTableError`."""
-    path = _path(context, RELEASE_PREFIX, generation)
-    try:
-        return Release.from_json(context.storage.get(path), path=path)
-    except NotFoundError:
-        return None
+    return Release.find(context.storage, _path(context, RELEASE_PREFIX, generation))
 
 
 def put_release(context: TableContext, generation: int, release: Release) -> bool:
