@@ -18,6 +18,7 @@ from anabranch.arrow.spill import Spill
 from anabranch.arrow.waiting import WaitingRows
 from anabranch.errors import StorageError
 from tests.arrow.helpers import make_schema, rows_of
+from tests.arrow.spilling import fill_after
 
 SCHEMA = make_schema("id BIGINT NOT NULL, v STRING, l ARRAY<ROW<x DECIMAL(20, 2)>>, m MAP<STRING, BYTES>")
 MIXED = rows_of(
@@ -88,28 +89,6 @@ def test_no_more_disk_is_taken_than_allowed(monkeypatch):
         for rows in placed:
             assert aside.take([rows]) == MIXED
         assert len(aside.put([MIXED] * 5)) == 3
-
-
-class FullDisk:
-    """A temporary file on a disk that is full after some bytes."""
-
-    def __init__(self, file, room):
-        self.file = file
-        self.room = room
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-    def write(self, data):
-        self.room -= len(data)
-        if self.room < 0:
-            raise OSError(28, "No space left on device")
-        return self.file.write(data)
-
-
-def fill_after(monkeypatch, room):
-    make = spill.tempfile.TemporaryFile
-    monkeypatch.setattr(spill.tempfile, "TemporaryFile", lambda **how: FullDisk(make(**how), room))
 
 
 def test_a_full_disk_is_an_error_that_says_what_to_do(monkeypatch, tmp_path):

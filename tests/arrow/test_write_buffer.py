@@ -26,7 +26,7 @@ from tests.arrow.helpers import (
     stored_paths,
     write,
 )
-from tests.arrow.test_spill import fill_after
+from tests.arrow.spilling import fill_after
 
 MANY = make_schema("id BIGINT NOT NULL, p INT, v STRING", partition_keys=("p",))
 COUNT = 10_000

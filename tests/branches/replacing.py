@@ -8,6 +8,7 @@ from random import Random
 
 import anabranch
 from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.properties import WRITER_PROPERTY
 from anabranch.runtime import Runtime
 from tests.support.tables import make_table, rows
 
@@ -92,3 +93,17 @@ BEFORE = [0, 1, 2, 3, 4, 5]
 
 def files(table, prefix="", *, recursive=True):
     return sorted(info.path for info in table.context.storage.list(prefix, recursive=recursive))
+
+
+def kinds(error):
+    return [conflict.kind for conflict in error.value.conflicts]
+
+
+def as_foreign(table, snapshot_id):
+    """Take the marks off a snapshot, as if another engine had made it."""
+    context = table.context
+    snapshot = context.snapshots.get(snapshot_id)
+    plain = replace(
+        snapshot, properties={k: v for k, v in snapshot.properties.items() if k != WRITER_PROPERTY}
+    )
+    context.storage.put(context.layout.snapshot_path(snapshot_id), plain.to_json())

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-import anabranch
 from anabranch.errors import (
     AlreadyExistsError,
     AnabranchError,
@@ -13,36 +12,12 @@ from anabranch.errors import (
     NotFoundError,
     StorageError,
 )
-from anabranch.kernel.log.cache import MetadataCache
-from tests.support.clock import at_time
+from tests.branches.creating import FORK_PIN, again, later, paths, pins, tagged
 from tests.support.deaths import calls_of, through
 from tests.support.dying import deaths
 from tests.support.faults import lose_answer, run
 from tests.support.moments import copied_history
 from tests.support.tables import ids_of, rows
-
-FORK_PIN = "anabranch-fork-"
-
-
-def tagged():
-    """Snapshots 1 to 6 with the rows 0 to 5, and a tag `good` of the third."""
-    table = copied_history()
-    table.create_tag("good", 3)
-    return table
-
-
-def again(table):
-    """The table as another process has it."""
-    return anabranch.Table(replace(table.context, cache=MetadataCache()))
-
-
-def paths(table):
-    return {info.path for info in table.context.storage.list(recursive=True)}
-
-
-def pins(table):
-    return [name for name in table.tags(include_internal=True) if name.startswith(FORK_PIN)]
-
 
 # What a branch is
 
@@ -387,21 +362,6 @@ def test_what_dead_creators_pinned_goes_after_a_day():
         table.maintain()
         assert len(pins(table)) == made
         assert table.branches() == ["fix"] * made
-
-
-def later(table, millis):
-    """The table as it is found so much later."""
-    clock = table.context.runtime.clock
-
-    class Later:
-        def __getattr__(self, name):
-            return getattr(clock, name)
-
-        def now_millis(self):
-            return clock.now_millis() + millis
-
-    found = at_time(table, Later())
-    return anabranch.Table(replace(found.context, cache=MetadataCache()))
 
 
 # Numbers of columns

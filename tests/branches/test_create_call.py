@@ -6,7 +6,7 @@ from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.verbs.caller import Session
 from anabranch.verbs.registry import call as call_procedure
 from anabranch.verbs.registry import procedure as procedure_named
-from tests.branches.test_create import tagged
+from tests.branches.creating import tagged
 from tests.support.tables import ids_of
 
 

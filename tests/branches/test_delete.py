@@ -15,7 +15,7 @@ from anabranch.errors import (
 from anabranch.format.records.main_pointer import BranchRef, MainPointer
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.actions.append import Append
-from tests.branches.test_create import FORK_PIN, again, later, paths, pins, tagged
+from tests.branches.creating import FORK_PIN, again, later, paths, pins, tagged
 from tests.support.deaths import Died, calls_of, through
 from tests.support.dying import deaths
 from tests.support.faults import run

@@ -6,7 +6,8 @@ from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta, Simple
 from anabranch.format.rows.binary_row import decode_row, encode_row, with_arity
 from anabranch.format.schema.change import DropColumn, RenameColumn, SetNullable
 from anabranch.kernel.merge.declare import declared, declared_as
-from tests.branches.test_merge_schema import add, changed, merge_schemas, on_branch, schema, widen
+from anabranch.kernel.merge.schema import merge_schemas
+from tests.branches.merge_schemas import add, changed, on_branch, schema, widen
 
 COLUMNS = "a INT NOT NULL, b STRING, c INT"
 

@@ -9,7 +9,7 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, NotFoundError
 from anabranch.kernel.log.fork_pins import fork_pin
-from tests.branches.test_create import FORK_PIN, later, pins, tagged
+from tests.branches.creating import FORK_PIN, later, pins, tagged
 from tests.support.foreign_expiry import delete_tag_as_others, expire_as_others
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.tables import ids_of, make_table, rows

@@ -11,8 +11,8 @@ from anabranch.kernel.log.main_pointer import numbers, replacements
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from tests.branches.grouping import again, parted_lake, storage_of
+from tests.branches.replace_fire import DECIDING, Killed, Stage
 from tests.branches.replacing import Ids
-from tests.branches.test_replace_fire import DECIDING, Killed, Stage
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, rows
 

@@ -6,7 +6,7 @@ only groups replace, either each has the main that the last group made, or none 
 
 import pytest
 
-from tests.branches.test_replace_model import SEAL, explore
+from tests.branches.replace_model import SEAL, explore
 
 TABLES = ("a", "b")
 

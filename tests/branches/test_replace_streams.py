@@ -15,6 +15,7 @@ from anabranch.lineage.overlap import first_overlap
 from anabranch.streaming.course import Course, Place
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Offset, Position
+from tests.branches.replace_streams import caught_up, commit, origin
 from tests.branches.replacing import BEFORE, BEGIN, again, parted
 from tests.support.tables import ids_of, rows, written
 
@@ -267,42 +268,6 @@ def test_a_difference_that_is_not_known_any_more_is_an_error():
 
 
 # By the positions of sources
-
-
-def origin(job, start, end, kind="kafka", topic="events"):
-    def offset(value):
-        return None if value is None else {topic: {"0": value}}
-
-    entry = LineageEntry(
-        job,
-        None,
-        None,
-        Engine("spark", query=job, batch=0),
-        (SourceInput(kind, "source 0", offset(start), offset(end)),),
-    )
-    return {LINEAGE_PROPERTY: entry.to_json()}
-
-
-def commit(table, first, count, start, end, **how):
-    table.commit(
-        Append(written(table, first, count)),
-        identity=CommitIdentity(f"{first}@x", end),
-        properties=origin("job", start, end, **how),
-    )
-
-
-def caught_up(fix_ends, main_ends=(30, 40)):
-    """Main read to 40 in two commits after the two parted at 20, the branch in commits to these ends."""
-    table = parted(fix=0, main=0)
-    start = 20
-    for end in main_ends:
-        commit(table, 1000 + end, 1, start, end)
-        start = end
-    start, fix = 20, table.branch("fix")
-    for end in fix_ends:
-        commit(fix, 2000 + end, 1, start, end)
-        start = end
-    return table
 
 
 def test_continue_goes_on_beyond_the_positions_of_the_old_main():

@@ -5,9 +5,9 @@ import pytest
 from anabranch.cascade import CascadeOptions, run_correction, undo_correction
 from anabranch.errors import InvalidInputError
 from anabranch.jobs.status import JobStatus, State
+from tests.cascade.correcting import plus
 from tests.cascade.embedded import batch, run, streaming
 from tests.cascade.story import new_lake, rows, values
-from tests.cascade.test_correct import plus
 
 
 def union(a, b):

@@ -5,13 +5,9 @@ import pytest
 from anabranch.cascade import CascadeOptions, plan_correction, run_correction, undo_correction
 from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
 from tests.branches.grouping import copy_of, lake_on, storage_of
+from tests.cascade.correcting import plus
 from tests.cascade.embedded import run, streaming
 from tests.cascade.story import doubled, even, new_lake, rows, values
-
-
-def plus(number):
-    return lambda given: [{"id": row["id"], "v": row["v"] + number} for row in given]
-
 
 GOOD, BAD = (
     streaming("orders", ["db.raw"], "db.orders", plus(0)),

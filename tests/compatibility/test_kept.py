@@ -1,14 +1,12 @@
 """Warehouses that earlier releases made are read, and gone on with, by this one; see `tests/compatibility/kept.py`."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 import anabranch
 from tests.compatibility.kept import rows_of, truth, unpack
-
-RELEASES = sorted((Path(__file__).parents[1] / "data" / "releases").iterdir())
+from tests.compatibility.releases import RELEASES
 
 
 @pytest.fixture(params=RELEASES, ids=lambda archive: archive.name)

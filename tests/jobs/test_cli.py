@@ -167,7 +167,7 @@ def test_exit_codes_say_what_happened(cli, monkeypatch, states, code):
 def test_a_quiet_job_is_written_again_after_a_while_with_how_far_it_is_behind(capsys):
     from anabranch.jobs.records import Behind
     from anabranch.runtime import Runtime
-    from tests.jobs.test_supervise import Time
+    from tests.jobs.supervising import Time
 
     time = Time()
     runtime = Runtime(clock=time, ids=time, sleeper=time)

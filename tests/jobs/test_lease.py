@@ -15,7 +15,7 @@ from anabranch.jobs.process import Process
 from anabranch.jobs.status import JobStatus, State
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage
-from tests.jobs.test_supervise import Story, Time, failing
+from tests.jobs.supervising import Story, Time, failing
 
 CLEAN = Wanted("clean", "clean", "db.orders")
 ELSEWHERE = Process("other-host", 7, "1", "another machine")

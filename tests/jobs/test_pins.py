@@ -10,7 +10,7 @@ from anabranch.jobs.pins import SourcePins, positions_of
 from anabranch.kernel.log.consumers import find_consumer
 from anabranch.runtime import Runtime
 from anabranch.streaming.offsets import Offset, Position
-from tests.jobs.test_supervise import Time
+from tests.jobs.supervising import Time
 from tests.support.tables import make_table, rows
 
 

@@ -10,7 +10,7 @@ from anabranch.jobs import queries
 from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.supervise import Stop
 from anabranch.runtime import Runtime
-from tests.jobs.test_supervise import Time
+from tests.jobs.supervising import Time
 
 NEVER = 600.0
 

@@ -8,7 +8,7 @@ import pytest
 import anabranch
 from anabranch.cli.main import run
 from anabranch.errors import CommitConflictError
-from tests.branches.test_replace_streams import caught_up, commit
+from tests.branches.replace_streams import caught_up, commit
 from tests.support.tables import ids_of, rows
 
 _names = itertools.count()

@@ -12,6 +12,7 @@ import anabranch.spark
 from anabranch.spark.native import door
 from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS
 from tests.spark.stream_queries import Stream
+from tests.support.clusters import standalone
 
 CONF = {
     "spark.driver.memory": "1g",
@@ -93,3 +94,10 @@ def stream(spark, warehouse, tmp_path):
 def _dotted(options):
     """`scan__snapshot_id=3` for the option `scan.snapshot-id`."""
     return {key.replace("__", ".").replace("_", "-"): str(value) for key, value in options.items()}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A standalone master and one worker; yields the master's address."""
+    with standalone(tmp_path) as master:
+        yield master

@@ -16,7 +16,7 @@ from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.types.arrow_values import to_schema
 from anabranch.spark.types.columns import arrow_schema, spark_schema
-from tests.kernel.test_evolution_model import LAYOUTS, Model
+from tests.kernel.evolution_model import LAYOUTS, Model
 from tests.support.tables import make_table
 
 _numbers = itertools.count()

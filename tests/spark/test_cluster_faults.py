@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import anabranch
-from tests.spark.test_elsewhere import ROOT
+from tests.spark.elsewhere import ROOT
 from tests.support.clusters import standalone, stop
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

@@ -12,7 +12,7 @@ import pytest
 import anabranch.spark
 from anabranch.cli.main import run as cli
 from anabranch.errors import NotFoundError
-from tests.spark.test_elsewhere import run
+from tests.spark.elsewhere import run
 from tests.support.interpreters import can_be_blind, of_another_version, without_anabranch
 
 TOLD = {

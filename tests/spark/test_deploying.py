@@ -10,7 +10,7 @@ import sysconfig
 import pytest
 
 import anabranch
-from tests.spark.test_elsewhere import ROOT, cluster  # noqa: F401 - the fixture
+from tests.spark.elsewhere import ROOT
 from tests.support.interpreters import elsewhere, without_anabranch
 from tests.support.s3 import running_s3
 
@@ -46,7 +46,7 @@ def ran(command, folder, **environment):
     return done.stdout
 
 
-def test_the_page(bare, cluster, tmp_path):  # noqa: F811
+def test_the_page(bare, cluster, tmp_path):
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     script = "set -e\n" + "".join(blocks)
     installing = tmp_path / "install.py"
@@ -75,7 +75,7 @@ def test_the_page(bare, cluster, tmp_path):  # noqa: F811
     assert "Bonn" not in rest.splitlines()[-1], rest
 
 
-def test_a_zip_of_the_package(bare, cluster, tmp_path):  # noqa: F811
+def test_a_zip_of_the_package(bare, cluster, tmp_path):
     lake = anabranch.connect(str(tmp_path / "lake"))
     for table in ("events", "copies"):
         lake.create_table(f"db.{table}", "k BIGINT")

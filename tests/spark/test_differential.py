@@ -8,7 +8,7 @@ import pytest
 
 import anabranch
 from tests.frames import test_differential as ours
-from tests.frames.test_differential import VALUES, random_condition
+from tests.frames.differential import VALUES, random_condition
 
 pytestmark = pytest.mark.spark
 

@@ -1,40 +1,19 @@
 """The data source where Spark is not one classic process: Spark Connect, and a cluster of processes."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import anabranch
 from anabranch.lineage.model import lineage_of
-from tests.support.clusters import standalone, stop
+from tests.spark.elsewhere import run
 from tests.support.tables import ids_of, make_table, rows
 
 pytestmark = pytest.mark.spark
 NEEDS_CONNECT = pytest.mark.skipif(
     importlib.util.find_spec("grpc") is None, reason="Spark Connect is not installed"
 )
-ROOT = Path(__file__).parents[2]
-
-
-def run(module, *arguments, log, **environment):
-    """Run a job in a process group of its own; its output if it fails."""
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-            stdout=out, stderr=out, start_new_session=True,
-        )  # fmt: skip
-        try:
-            code = process.wait(timeout=200)
-        finally:
-            stop(process)
-    assert code == 0, log.read_text()[-6000:]
-    return log.read_text()
 
 
 @pytest.fixture
@@ -70,13 +49,6 @@ def test_spark_connect_compacts_sorts_and_ends(warehouse, tmp_path):
     count = small.snapshot.total_record_count
     assert ids_of(small) == list(range(count))
     assert sum(len(split.files) for split in small.scan().plan().splits) < count - 9
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    """A standalone master and one worker; yields the master's address."""
-    with standalone(tmp_path) as master:
-        yield master
 
 
 @pytest.mark.long

@@ -2,7 +2,7 @@
 
 import anabranch
 from tests.compatibility.kept import SECOND, arrive, rows_of, run, unpack
-from tests.compatibility.test_kept import RELEASES
+from tests.compatibility.releases import RELEASES
 
 
 def test_jobs_go_on_where_an_earlier_release_stopped(spark, tmp_path):

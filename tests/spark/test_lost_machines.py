@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 import anabranch
-from tests.spark.test_elsewhere import ROOT
+from tests.spark.elsewhere import ROOT
 from tests.support.clusters import stop
 from tests.support.s3 import running_s3
 

@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.format.types.data_types import VarCharType
 from anabranch.spark.native.frame import native_frame
-from tests.kernel.test_evolution_model import COLUMNS, _inside, _leaves, _read
+from tests.kernel.evolution_model import COLUMNS, _inside, _leaves, _read
 from tests.spark.native_cases import LocalModel, check, v2_frame
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS
-from tests.spark.test_stream_reader import ids, latest, reader_of, through_log
+from tests.spark.stream_readers import ids, latest, reader_of, through_log
 from tests.support.tables import make_table, rows
 
 

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from tests.spark.corpus_files import CORPUS
-from tests.spark.test_elsewhere import run
+from tests.spark.elsewhere import run
 
 pytestmark = [
     pytest.mark.spark,

@@ -1,13 +1,10 @@
 """The streaming source as Spark calls it, without a JVM: what it must do is in its offsets."""
 
-import json
-import pickle
-
 import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS, stream_reader
-from anabranch.spark.types.columns import arrow_schema
+from anabranch.spark.streams.stream_reader import HAS_READ_LIMITS
+from tests.spark.stream_readers import ids, latest, reader_of, rows_read, through_log
 from tests.support.moments import forget
 from tests.support.tables import make_table, rows
 
@@ -17,34 +14,6 @@ needs_limits = pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 has no 
 @pytest.fixture
 def table(tmp_path):
     return make_table(tmp_path)
-
-
-def reader_of(table, *columns, **options):
-    options = {key.replace("__", ".").replace("_", "-"): str(value) for key, value in options.items()}
-    fields = [table.schema.field(name) for name in columns] or table.schema.fields
-    return stream_reader(table, arrow_schema(fields), options)
-
-
-def through_log(offset):
-    """As it comes back from the checkpoint."""
-    return json.loads(json.dumps(offset))
-
-
-def latest(reader, start):
-    if not HAS_READ_LIMITS:
-        reader.partitions(start, start)  # how Spark 4.1 tells where a query stands
-        return reader.latestOffset()
-    return reader.latestOffset(start, reader.getDefaultReadLimit())
-
-
-def rows_read(reader, start, end):
-    executor = pickle.loads(pickle.dumps(reader))
-    partitions = pickle.loads(pickle.dumps(reader.partitions(through_log(start), through_log(end))))
-    return [row for p in partitions for batch in executor.read(p) for row in batch.to_pylist()]
-
-
-def ids(reader, start, end):
-    return sorted(row["id"] for row in rows_read(reader, start, end))
 
 
 def test_all_rows_first_then_those_added(table):

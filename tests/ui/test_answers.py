@@ -220,7 +220,7 @@ def test_what_changes_without_a_new_snapshot_is_looked_at_again(tmp_path):
     from anabranch.ui.answers import ANSWERS
     from anabranch.ui.asked import Asked
     from anabranch.ui.site import LATELY_SECONDS, Site
-    from tests.jobs.test_supervise import Time
+    from tests.jobs.supervising import Time
     from tests.support.tables import make_table, rows
 
     table, clock = make_table(tmp_path / "w"), Time()

@@ -1,0 +1,82 @@
+"""Taking a replacement of main back."""
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.errors import (
+    InvalidInputError,
+    NotFoundError,
+    SealedBranchError,
+)
+from anabranch.kernel.actions.append import Append
+from anabranch.kernel.log.identity import CommitIdentity
+from tests.branches.replacing import BEFORE, again, parted
+from tests.support.tables import ids_of, rows, written
+
+# Taking it back
+
+
+def test_undo():
+    table = parted()
+    held = again(table)
+    table.replace_main_branch("fix")
+    table.append(rows(500, 1))
+    result = table.undo_replace(reason="was right after all")
+    assert (result.branch, result.number, result.repeated) == ("main", 2, False)
+    assert ids_of(table) == ids_of(held) == [*BEFORE, 1000]
+    assert ids_of(table.branch("fix")) == ids_of(table.branch("main@2")) == [*BEFORE, 100, 500]
+    table.append(rows(1001, 1))
+    assert ids_of(held) == [*BEFORE, 1000, 1001]
+    assert [s.id for s in table.snapshots()] == [5, 4, 3, 2, 1]
+    assert table.undo_replace() == replace(result, repeated=True)
+    assert table.context.storage.get("branch/MAIN-BRANCH") == b"main"
+
+
+def test_the_branch_can_be_put_there_again():
+    table = parted()
+    table.replace_main_branch("fix")
+    table.undo_replace()
+    assert table.replace_main_branch("fix").number == 3
+    table.append(rows(101, 1))
+    assert ids_of(table) == [*BEFORE, 100, 101]
+    table.undo_replace()
+    assert ids_of(table) == [*BEFORE, 1000]
+
+
+def test_a_job_that_was_fenced_goes_on_after_undo():
+    table = parted()
+    job = again(table)
+    job.commit(Append(written(job, 500, 1)), identity=CommitIdentity("job@1", 1))
+    table.replace_main_branch("fix")
+    with pytest.raises(SealedBranchError):
+        job.commit(
+            Append(written(again(table).branch("main@1"), 501, 1)), identity=CommitIdentity("job@1", 2)
+        )
+    table.undo_replace()
+    job = again(table)
+    job.commit(Append(written(job, 501, 1)), identity=CommitIdentity("job@1", 2))
+    assert ids_of(table) == [*BEFORE, 500, 501, 1000]
+
+
+def test_undo_goes_back_one_by_one_when_told_how_far():
+    table = parted()
+    table.replace_main_branch("fix")
+    table.create_tag("better")
+    table.create_branch("next", "better")
+    table.replace_main_branch("next")
+    table.undo_replace()
+    assert table.context.branch == "fix"
+    assert table.undo_replace().repeated
+    with pytest.raises(InvalidInputError, match="is not the last one that counts, which is 1"):
+        table.undo_replace(7)
+    table.undo_replace(1)
+    assert ids_of(table) == [*BEFORE, 1000]
+    assert table.undo_replace(1).repeated
+    with pytest.raises(NotFoundError, match="or all of that was taken back"):
+        table.undo_replace(2)
+
+
+def test_nothing_to_undo():
+    with pytest.raises(NotFoundError, match="main of 'db.t' was not replaced"):
+        parted().undo_replace()
