@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 from anabranch.cli import output, state
 from anabranch.cli.job_statuses import ShownStatuses
 from anabranch.cli.output import runnable, say, told, working
+from anabranch.cli.pager import paged
 from anabranch.cli.shown import show
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.caller import Caller, Statuses, user
@@ -121,14 +122,16 @@ def _run(verb: Verb, given: dict[str, Any], *, yes: bool, json: bool, order: Seq
         is_loud=state.debug,
         order=tuple(order),
     )
+    is_list = not (json or verb.changes or verb.shows_itself or verb.takes(Progressing) or given.get("watch"))
     code, silent = 0, json or verb.shows_itself or verb.takes(Progressing)
-    with _progress(verb, caller, silent=json):
-        answers = verb.answers(caller, given)
-        if verb.takes(Progressing):
-            answers = iter([*answers])
-    while (answer := _next(answers, silent=silent)) is not None:
-        show(answer, json=json)
-        code = answer.code or code
+    with paged(wanted=is_list and state.pages):
+        with _progress(verb, caller, silent=json):
+            answers = verb.answers(caller, given)
+            if verb.takes(Progressing):
+                answers = iter([*answers])
+        while (answer := _next(answers, silent=silent)) is not None:
+            code = answer.code or code
+            show(answer, json=json)
     if code:
         raise typer.Exit(code)
 

@@ -59,6 +59,9 @@ def _common(
         typer.Option("--option", help="key=value of the store, such as s3.endpoint=URL; may be repeated."),
     ] = None,
     create: Annotated[bool, typer.Option("--create", help="Make the warehouse if it is not there.")] = False,
+    no_pager: Annotated[
+        bool, typer.Option("--no-pager", help="Do not show long lists in the pager (PAGER, else less).")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[
         bool,
@@ -74,6 +77,7 @@ def _common(
 
         create_warehouse(warehouse)
     state.debug = debug
+    state.pages = not no_pager
 
 
 def _use_in_stores(options: list[str]) -> None:

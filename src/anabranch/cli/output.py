@@ -23,6 +23,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from anabranch.cli import state
+from anabranch.cli.pager import Paged
 from anabranch.long_work import progress
 
 console = Console(soft_wrap=False)
@@ -62,7 +63,8 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
 
     Commands in it name the warehouse as it was named here, so that they run as they are printed.
     """
-    typer.echo(printable(runnable(str(text))), err=err, nl=nl)
+    is_paged = isinstance(sys.stdout, Paged)  # a line beside the list would be written over a pager
+    typer.echo(printable(runnable(str(text))), err=err and not is_paged, nl=nl)
 
 
 def runnable(text: str) -> str:

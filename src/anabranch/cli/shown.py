@@ -87,7 +87,7 @@ def _show(part: Shown | Iterable[Shown]) -> None:
 
 def _show_line(line: Line) -> None:
     text = Text.assemble(line.mark, (printable(runnable(line.text)), line.style))
-    output.console.print(text, soft_wrap=not line.folded)
+    output.console.print(text, soft_wrap=not (line.folded and output.console.is_terminal))
 
 
 def _watch(watched: Watched, *, json: bool) -> None:

@@ -6,3 +6,5 @@ named: str | None = None
 debug = False
 json = False
 """Whether results, and errors, are JSON."""
+pages = True
+"""Whether long lists go through a pager."""

@@ -209,7 +209,7 @@ def _format_of(file: str) -> str:
 
 def _guaranteed(guarantee: str, commands: Sequence[str]) -> list[Shown]:
     """Say what one can rely on, and what to do next."""
-    return [Line(guarantee, "dim", folded=False), *(f"next: {command}" for command in commands)]
+    return [Line(guarantee, "dim"), *(f"next: {command}" for command in commands)]
 
 
 def _after_impact(about: Asked, trace: Trace) -> tuple[str, list[str]]:
