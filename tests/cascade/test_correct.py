@@ -6,7 +6,7 @@ from anabranch.cascade import CascadeOptions, plan_correction, run_correction, u
 from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
 from tests.branches.grouping import copy_of, lake_on, storage_of
 from tests.cascade.correcting import plus
-from tests.cascade.embedded import run, streaming
+from tests.cascade.embedded import batch, run, streaming
 from tests.cascade.story import doubled, even, new_lake, rows, values
 
 GOOD, BAD = (
@@ -216,3 +216,31 @@ def test_what_else_was_changed_on_main_since_the_tag_is_not_lost():
     rows_now = sorted(tuple(row.values()) for row in now.scan().to_arrow().to_pylist())
     assert rows_now == [(i, i, None if i < 4 else "again") for i in range(8)]
     assert [values(lake, "db.clean"), values(lake, "db.big")] == wanted(8)[1:]
+
+
+def nightly(mode):
+    return batch("orders", "db.raw", "db.orders", plus(0), mode=mode)
+
+
+def test_a_job_that_replaced_its_table_and_appends_now_is_refused():
+    """The rows of the tag would stand beside those that it appends."""
+    lake = new_lake("db.raw", *TABLES)
+    feed(lake, 0, [nightly("overwrite")])
+    lake.table("db.orders").create_tag("good")
+    feed(lake, 2, [nightly("overwrite")])
+    before = found(lake)
+    for job in (GOOD, nightly("append")):
+        assert "would stand beside" in plan_correction(lake, "db.orders", "good", [job]).steps[0].problems[0]
+        result = correct(lake, [job])
+        assert result.group is None
+        assert found(lake) == before
+
+
+def test_a_job_that_appended_and_replaces_its_table_now_makes_all_of_it():
+    lake = new_lake("db.raw", *TABLES)
+    for number in range(3):
+        feed(lake, 2 * number, [GOOD if number < 2 else BAD])
+        if number == 1:
+            lake.table("db.orders").create_tag("good")
+    assert correct(lake, [nightly("overwrite")]).group is not None
+    assert values(lake, "db.orders") == wanted(6)[0]

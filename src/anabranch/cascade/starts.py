@@ -16,7 +16,7 @@ from anabranch.cascade.taken_away import Taking, newest_beyond, restored_by
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import known_positions
+from anabranch.jobs.positions import check_goes_on, known_positions
 from anabranch.jobs.starts import starts_at
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
@@ -107,6 +107,10 @@ def start_of(
         if stand.unknown is None:
             return declared
         return replace(declared, problem=f"it is not known whether it had written before: {stand.unknown}")
+    try:
+        check_goes_on(main, stand.moment, job)
+    except AnabranchError as error:
+        return replace(declared, problem=error.message)
     if all(source.is_stream is False for source in job.sources.values()):
         return declared  # a batch job reads its sources as they are, however far it had read
     try:

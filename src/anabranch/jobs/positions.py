@@ -12,8 +12,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.format.records.snapshot import Snapshot
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.jobs.job import Job
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance.past import rolled_back_to
@@ -172,6 +173,24 @@ def _identity(one: SourcePosition) -> Hashable:
     if one.kind == "table":
         return Offset.from_dict(one.position).table_uuid
     return frozenset(one.position) if one.kind == "kafka" else one.source
+
+
+def check_goes_on(main: TableContext, moment: Snapshot, job: Job) -> None:
+    """Raise `InvalidInputError` if a job appends to what it had made as a whole, each time anew: it would stand beside its rows."""
+    if job.mode != "append":
+        return
+    for snapshot in content_of(main, moment):
+        entry = _entry(snapshot)
+        if entry is None or entry.job != job.name or snapshot.commit_kind is CommitKind.COMPACT:
+            continue
+        if snapshot.commit_kind is CommitKind.OVERWRITE:
+            raise InvalidInputError(
+                f"{job} appends, and up to snapshot {moment.id} of '{main.title}' it replaced what the table holds (snapshot "
+                f"{snapshot.id}): the rows of then would stand beside those that it makes now",
+                hint="give it mode='complete' or 'overwrite' as before; or give the corrected job another name and table; or "
+                "begin at a tag of before its first commit.",
+            )
+        return
 
 
 def content_of(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:

@@ -14,7 +14,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import known_positions
+from anabranch.jobs.positions import check_goes_on, known_positions
 from anabranch.jobs.resume import resumed
 from anabranch.jobs.starts import Starts, starts_at
 from anabranch.jobs.state.point import Point
@@ -130,6 +130,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
         if tag is not None:
             _check_unused(checkpoint, job, tag)
             _check_follows(sink, main, tag, job)
+            check_goes_on(main_of(main.context), tag.snapshot, job)
             if not run.starts:
                 starts = _starts(job, lake, main, tag)
         beginning = Beginning(
