@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run
-from anabranch.jobs.source import static
+from anabranch.jobs.source import static, stream
 from anabranch.jobs.status import JobStatus, State
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.identity import CommitIdentity
@@ -24,9 +24,10 @@ BATCH_MILLIS = 61_000
 """How long each batch says that it took."""
 
 
-def streaming(name, sources, sink, function):
+def streaming(name, sources, sink, function, **options):
     """A job that reads these tables, and whose function takes lists of rows."""
-    names = {f"s{number}": table for number, table in enumerate(sources)}
+    given = {key.replace("_", "."): value for key, value in options.items()}
+    names = {f"s{number}": stream(table, given) for number, table in enumerate(sources)}
 
     def transform(**frames):
         return function(*(frames[key] for key in names))
@@ -51,7 +52,7 @@ def run(job, lake, how=None):
         return _run_batch(job, lake, how, sink)
     user = f"{job.name}@{sink.branch_uuid}"
     before, number = _known(sink, job, user)
-    starts = _begun(lake, user, how)
+    starts = _begun(lake, user, how, job)
     reads, frames = [], {}
     for key, source in job.sources.items():
         table = lake.table(_read_as(source, how))
@@ -102,10 +103,16 @@ def _read_as(source, how):
     return source.name if branch is None else f"{source.table}$branch_{branch}"
 
 
-def _begun(lake, user, how):
+def _begun(lake, user, how, job):
     """Where the job began on this branch, as it was told when it was run there for the first time."""
     checkpoints = lake._catalog.storage.scoped("_checkpoints")
     told = {name: dict(options) for name, options in how.starts.items()}
+    for name, source in job.sources.items():
+        if source.options.get("scan.mode") == "latest" and name not in told:
+            table = lake.table(_read_as(source, how))
+            head = BEGINNING if table.snapshot is None else Position.after(table.snapshot)
+            offset = Offset(table.table_uuid, table.branch_uuid, table.name, head)
+            told[name] = {SCAN_START_OFFSET.key: json.dumps(offset.to_dict())}
     checkpoints.put_if_absent(user, json.dumps(told).encode())
     return json.loads(checkpoints.get(user))
 

@@ -189,3 +189,40 @@ def test_the_beginning_of_a_branch_is_where_it_was_emptied_or_its_first_snapshot
             one = Corrected("db.orders", main, "fix", fork, uuid, place)
             moved = on_corrected([one])(begin)
             assert (moved.branch_uuid, moved.position) == (uuid, place or BEGINNING)
+
+
+NEWEST = streaming("newest", ["db.clean"], "db.newest", same, scan_mode="latest")
+
+
+def newest_of(begins):
+    """A job that began with the newest rows, when so many batches of two were there; the third and later ones are wrong."""
+    lake = new_lake("db.orders", "db.clean", "db.newest")
+    for number in range(5):
+        lake.table("db.orders").append(rows(2 * number, 2, 1 if number < 2 else 100))
+        if number == 1:
+            lake.table("db.orders").create_tag("good")
+        run(CLEAN, lake)
+        if number + 1 >= begins:
+            run(NEWEST, lake)
+    return lake
+
+
+def test_what_began_with_the_newest_rows_begins_there_again():
+    """Its table has wrong rows from its first on, so it begins empty; the newest rows are others by now."""
+    lake = newest_of(2)
+    correct(lake, "db.orders", "fix", "good", *(rows(2 * number, 2) for number in range(2, 5)))
+    *_, step = plan_cascade(lake, "db.orders", [CLEAN, NEWEST]).steps
+    assert [source.begins for source in step.jobs[0].sources] == ["after snapshot 2"]
+    result = run_cascade(lake, "db.orders", [CLEAN, NEWEST], CascadeOptions(), runner=run)
+    assert result.group is not None
+    assert values(lake, "db.newest") == [(i, 2 * i) for i in range(4, 10)]
+
+
+def test_what_began_within_wrong_rows_is_done_by_hand():
+    lake = newest_of(3)
+    before = values(lake, "db.newest")
+    correct(lake, "db.orders", "fix", "good", *(rows(2 * number, 2) for number in range(2, 5)))
+    result = run_cascade(lake, "db.orders", [CLEAN, NEWEST], CascadeOptions(), runner=run)
+    assert result.group is None
+    assert "which was taken out" in result.waiting.problems[0]
+    assert values(lake, "db.newest") == before

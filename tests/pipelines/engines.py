@@ -151,7 +151,7 @@ def run(job, lake, how=None):
         return _run_batch(job, lake, how, sink)
     user = f"{job.name}@{sink.branch_uuid}"
     before, number = _known(sink, job, user)
-    starts = _begun(lake, user, how)
+    starts = _begun(lake, user, how, job)
     reads, lookups, frames = [], [], {}
     for key, source in job.sources.items():
         table = lake.table(_read_as(source, how))

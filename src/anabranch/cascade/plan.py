@@ -15,11 +15,13 @@ from anabranch.cascade.work import Work, branch_there
 from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.jobs.job import Job
+from anabranch.jobs.positions import first_positions
 from anabranch.jobs.state.expected import expected_state
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
+from anabranch.lineage.model import LineageEntry
 from anabranch.lineage.questions.asked import Asked
 from anabranch.lineage.questions.positions import positions
 from anabranch.lineage.store import CommitStore, Known
@@ -218,8 +220,9 @@ def _head(main: TableContext) -> None:
 
 def _stand(known: Known, one: Affected) -> Stand:
     """Return how far the jobs of a table were at its fork."""
+    firsts = first_positions(_entries(known.store, one))
     if one.fork is None or one.fork.is_empty:
-        return Stand()
+        return Stand(firsts=firsts)
     unread = known.problems_of(one.main.name)
     ref = CommitRef(one.main.branch_uuid, one.fork.snapshot)
     found = tuple(replace(job, unread=unread) for job in positions(known.store, ref))
@@ -233,7 +236,17 @@ def _stand(known: Known, one: Affected) -> Stand:
     if gaps and unknown is None:
         first, last = gaps[0]
         unknown = f"snapshots {first} to {last} were removed before lineage saw them"
-    return Stand(moment_at(one.main, one.fork.snapshot).snapshot, found, unknown)
+    return Stand(moment_at(one.main, one.fork.snapshot).snapshot, found, unknown, firsts)
+
+
+def _entries(store: CommitStore, one: Affected) -> Iterator[LineageEntry]:
+    """Yield what the commits to be made again say of their origin, oldest first."""
+    for segment in one.made_anew:
+        for commit in store.commits(segment.branch, segment.first):
+            if commit.snapshot > segment.last:
+                break
+            if commit.entry is not None:
+                yield commit.entry
 
 
 def _rows_of(store: CommitStore, one: Affected) -> int:

@@ -16,7 +16,7 @@ from anabranch.cascade.taken_away import Taking, newest_beyond, restored_by
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import check_goes_on, known_positions
+from anabranch.jobs.positions import Known, check_goes_on, known_positions
 from anabranch.jobs.starts import starts_at
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
@@ -56,6 +56,8 @@ class Stand:
     """Of each job whose rows are in it, including jobs whose commits have expired."""
     unknown: str | None = None
     """Why unknown jobs may have written to it."""
+    firsts: Mapping[str, Known] = field(default_factory=dict)
+    """By job, where it began to read its sources, among the commits that are made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,10 @@ def start_of(
     """
     declared = JobStart(tuple(_as_declared(name, job, sources) for name in job.sources))
     if stand.moment is None:
-        return declared
+        return _as_begun(declared, job, stand, sources, tables)
     if job.name not in {one.job for one in stand.positions}:
         if stand.unknown is None:
-            return declared
+            return _as_begun(declared, job, stand, sources, tables)
         return replace(declared, problem=f"it is not known whether it had written before: {stand.unknown}")
     try:
         check_goes_on(main, stand.moment, job)
@@ -128,6 +130,31 @@ def start_of(
         for name in job.sources
     ]
     return JobStart(tuple(begun), options, found.notices, point=found.point)
+
+
+def _as_begun(
+    declared: JobStart, job: Job, stand: Stand, sources: Mapping[str, Corrected], tables: Mapping[str, str]
+) -> JobStart:
+    """Return where a job begins all of whose rows are made again.
+
+    What is declared to begin with the newest rows, or at a time, would begin elsewhere now than it did: it begins there.
+    """
+    known = stand.firsts.get(job.name)
+    names = [name for name, source in job.sources.items() if source.begins_anywhere]
+    if not names or known is None:
+        return declared
+    try:
+        found = starts_at(known, job.sources, tables).options
+        options = {
+            name: _on_corrected(dict(found[name]), sources.get(name)) for name in names if name in found
+        }
+    except AnabranchError as error:
+        return replace(declared, problem=error.message)
+    begun = [
+        _begun(name, job, sources, options[name]) if name in options else _as_declared(name, job, sources)
+        for name in job.sources
+    ]
+    return JobStart(tuple(begun), options)
 
 
 def on_corrected(sources: Iterable[Corrected]) -> Callable[[Offset], Offset]:

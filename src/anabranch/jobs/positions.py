@@ -109,6 +109,20 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
     return Known(tuple(dict.fromkeys(_recorded(*known) for known in at.values())), is_complete, point)
 
 
+def first_positions(entries: Iterable[LineageEntry]) -> dict[str, Known]:
+    """Return, by job, where it began to read its sources, given the entries of commits from its first one on, oldest first."""
+    found: dict[str, dict[tuple[str, str], Recorded]] = {}
+    for entry in entries:
+        if entry.is_of_no_job:
+            continue
+        begun = found.setdefault(entry.job, {})
+        for read in _streams(entry):
+            begin = _begin_of(read)
+            if _slot(read) not in begun and begin is not None:
+                begun[_slot(read)] = _recorded(read, begin)
+    return {job: Known(tuple(begun.values()), is_complete=True) for job, begun in found.items()}
+
+
 def known_positions(
     main: TableContext,
     moment: Snapshot,

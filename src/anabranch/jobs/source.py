@@ -11,6 +11,11 @@ from typing import Any, Literal
 
 from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError, OptionError
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS
+from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET
+
+_STARTS = {SCAN_MODE.key, SCAN_START_OFFSET.key, CONSUMER_ID.key, *(option.key for option in MOMENT_OPTIONS)}
+"""Options that say where a stream of a table begins."""
 
 SourceKind = Literal["table", "static", "kafka", "files", "function"]
 Options = Mapping[str, str | int | bool] | None
@@ -42,6 +47,14 @@ class Source:
     def is_stream(self) -> bool | None:
         """Whether it never ends; None if only Spark can tell."""
         return None if self.kind == "function" else self.kind != "static"
+
+    @property
+    def begins_anywhere(self) -> bool:
+        """Whether it is declared to begin elsewhere than with all rows there are: where that is depends on when it is begun."""
+        keys = {key.lower(): value for key, value in self.options.items()}
+        if self.kind == "kafka":
+            return keys.get("startingoffsets") != "earliest"
+        return self.kind == "table" and not _STARTS.isdisjoint(keys)
 
     @property
     def table(self) -> str | None:

@@ -16,14 +16,11 @@ from anabranch.kernel.log.commits import back_from
 from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.model import SourceInput, entry_or_none
 from anabranch.lineage.spark_offsets import BatchOffsets
-from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET
-from anabranch.spark.context.options import MOMENT_KEYS
+from anabranch.options import SCAN_START_OFFSET
 from anabranch.streaming.offsets import BEGINNING, Offset, Position, is_offset
 
 if TYPE_CHECKING:
     from anabranch.jobs.prepare import Prepared
-
-_FROM_SOMEWHERE = {SCAN_MODE.key, SCAN_START_OFFSET.key, CONSUMER_ID.key, *MOMENT_KEYS}
 
 
 def origins(
@@ -71,7 +68,7 @@ def _begin_of_table(end: Offset, source: Source, offsets: BatchOffsets | None, m
                 origin_branch=None,
             )
             return moved(begun).position
-    if _FROM_SOMEWHERE & source.options.keys():
+    if source.begins_anywhere:
         raise NotFoundError(f"it is not known where the job began to read {source}")
     return moved(replace(end, position=BEGINNING, origin=None)).position
 
