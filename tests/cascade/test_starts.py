@@ -1,11 +1,15 @@
 """Where jobs begin on the branches of a cascade: with nothing twice and nothing left out, whatever became of their past."""
 
+import pytest
+
 from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
 from anabranch.cascade.starts import Corrected, on_corrected
+from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run
+from anabranch.jobs.source import static
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
 from tests.cascade.embedded import run, streaming
-from tests.cascade.story import BIG, CLEAN, new_lake, plan, rows, values
+from tests.cascade.story import BIG, CLEAN, new_lake, plan, rows, spoilt, values
 from tests.pipelines.engines import run as run_like_spark
 from tests.support.foreign_expiry import expire_as_others
 
@@ -216,6 +220,35 @@ def test_what_began_with_the_newest_rows_begins_there_again():
     result = run_cascade(lake, "db.orders", [CLEAN, NEWEST], CascadeOptions(), runner=run)
     assert result.group is not None
     assert values(lake, "db.newest") == [(i, 2 * i) for i in range(4, 10)]
+
+
+@pytest.mark.parametrize("moment", ["snapshot.3", "month-end", "time"])
+def test_what_is_looked_up_at_a_moment_that_is_taken_out_is_done_by_hand(moment):
+    """A time would be that of the tag on the branch, whose other snapshots come later."""
+    lake = spoilt((CLEAN,), tables=("db.orders", "db.clean", "db.report"))
+    bad = lake.table("db.clean").at("snapshot.3").snapshot
+    lake.table("db.clean").create_tag("month-end", snapshot=3)
+    at = {"scan.timestamp-millis": bad.time_millis} if moment == "time" else {"scan.version": moment}
+    report = declare(
+        "report", sources={"rows": static("db.clean", options=at)}, sink="db.report", mode="overwrite"
+    )(same_rows)
+    run(report, lake)
+    result = run_cascade(lake, "db.orders", [CLEAN, report], CascadeOptions(), runner=run)
+    assert result.group is None
+    assert "which was taken out" in result.waiting.problems[0]
+
+
+def test_what_is_looked_up_at_a_moment_that_is_kept_is_made_again():
+    lake = spoilt((CLEAN,), tables=("db.orders", "db.clean", "db.report"))
+    report = declare(
+        "report", sources={"rows": static("db.clean", at="snapshot.2")}, sink="db.report", mode="overwrite"
+    )(same_rows)
+    run(report, lake)
+    assert run_cascade(lake, "db.orders", [CLEAN, report], CascadeOptions(), runner=run).group is not None
+
+
+def same_rows(rows):
+    return rows
 
 
 def test_what_began_within_wrong_rows_is_done_by_hand():

@@ -22,6 +22,7 @@ from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_by_uuid, succession
 from anabranch.kernel.log.main_pointer import replacements
+from anabranch.kernel.refs.moments import place_and_moment
 from anabranch.lineage.trace import Positions
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
@@ -103,6 +104,9 @@ def start_of(
         tables: identity of the table of each source that is one, by the name of the source.
     """
     declared = JobStart(tuple(_as_declared(name, job, sources) for name in job.sources))
+    pinned = _pinned_beyond(job, sources)
+    if pinned is not None:
+        return replace(declared, problem=pinned)
     if stand.moment is None:
         return _as_begun(declared, job, stand, sources, tables)
     if job.name not in {one.job for one in stand.positions}:
@@ -130,6 +134,26 @@ def start_of(
         for name in job.sources
     ]
     return JobStart(tuple(begun), options, found.notices, point=found.point)
+
+
+def _pinned_beyond(job: Job, sources: Mapping[str, Corrected]) -> str | None:
+    """Say which source looks a corrected table up at a moment that was taken out; None if there is none.
+
+    A number or a time would name something else on its branch, whose snapshots come later, and a tag nothing.
+    """
+    for name, one in sources.items():
+        if one.fork is None or job.sources[name].kind != "static":
+            continue
+        try:
+            _, moment = place_and_moment(one.main, job.sources[name].options)
+        except AnabranchError:
+            continue  # the job will not be able to read it
+        if moment is not None and moment.snapshot.id > one.fork:
+            return (
+                f"source '{name}' reads '{one.table}' at {moment.name}, which was taken out: what is kept ends at {one.fork}, and "
+                "what it should read in its place cannot be told"
+            )
+    return None
 
 
 def _as_begun(
