@@ -3,12 +3,15 @@
 import http.client
 import logging
 import socket
-from contextlib import ExitStack, closing
+import time
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
 from anabranch.ui.app import MOST_STREAMS
+from anabranch.ui.connections import MOST_WAITING
 from tests.ui.client import Client
+from tests.ui.conftest import serving
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +232,40 @@ def test_who_breaks_off_or_never_ends_a_request_holds_up_nobody(client, caplog):
         held.close()  # all of them are broken off
         assert client.get("about")[0] == 200
     assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_who_opens_many_connections_shuts_out_nobody(client):
+    """A process may hold few files open; without a token one can still connect."""
+    with ExitStack() as held:
+        idle = [held.enter_context(opened(client, "GET / HT")) for _ in range(MOST_WAITING + 60)]
+        assert client.get("about")[0] == 200
+        idle[0].settimeout(20)
+        with suppress(ConnectionResetError):
+            assert idle[0].recv(100) == b"", "who has waited longest without asking is let go"
+        idle[-1].sendall(f"TP/1.1\r\nhost: 127.0.0.1:{client.port}\r\n\r\n".encode())
+        assert idle[-1].recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_request_that_never_ends_is_not_waited_for(warehouse, monkeypatch):
+    """Nor does a little now and then lengthen the time."""
+    from anabranch.ui import connections, serve
+
+    monkeypatch.setattr(serve, "make_protocol", lambda: connections.make_protocol(2.0))
+    with serving(warehouse) as server:
+        client = Client(server)
+        for text in ("", "GET /", f"GET / HTTP/1.1\r\nhost: 127.0.0.1:{client.port}\r\n\r\nGET / H"):
+            with closing(opened(client, text)) as slow:
+                slow.settimeout(0.2)
+                begun, ended = time.monotonic(), False
+                while not ended and time.monotonic() - begun < 30:
+                    try:
+                        ended = slow.recv(65_536) == b""
+                    except TimeoutError:
+                        slow.sendall(b"T")
+                    except ConnectionError:
+                        ended = True
+                assert ended, text
+        assert client.get("about")[0] == 200
 
 
 def test_so_many_watch_for_changes_and_no_more(client):

@@ -16,12 +16,15 @@ import uvicorn
 
 from anabranch.errors import InvalidInputError
 from anabranch.ui.app import make_app
+from anabranch.ui.connections import make_protocol
 from anabranch.ui.guard import Guard, new_secret
 from anabranch.ui.site import Site
 from anabranch.verbs.memory import keep_pandas_out, limit_metadata_cache, settle_imports
 
 ADDRESS: Final = "127.0.0.1"
 USUAL_PORT: Final = 8765
+_BACKLOG: Final = 64
+"""Connections that are taken at once, before those that have waited too long are closed."""
 _PORTS_TRIED: Final = 20
 _CACHED_METADATA: Final = 16 << 20
 """Bytes of metadata kept: the page runs beside what people really do on their machine."""
@@ -55,6 +58,8 @@ class Server:
             server_header=False,
             proxy_headers=False,
             ws="none",
+            http=make_protocol(),
+            backlog=_BACKLOG,
             timeout_graceful_shutdown=2,
         )
         self._server = _Server(config, site)
@@ -131,7 +136,7 @@ def _bound(port: int | None) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((ADDRESS, number))
-            found.listen(128)  # who asks before it serves waits
+            found.listen(_BACKLOG)  # who asks before it serves waits
         except (OSError, OverflowError):
             found.close()
             continue
