@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError, CorruptTableError, SchemaError, Uns
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_field, to_arrow_type
-from anabranch.format.types.widening import Reading, digits_of, reading
+from anabranch.format.types.widening import ReadAs, digits_of, reading
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -235,20 +235,20 @@ def _atomic_converter(source: t.DataType, target: t.DataType) -> Convert:
     """Return a lossless conversion, or one that cuts text to a shorter length, as Paimon reads it."""
     arrow_type = to_arrow_type(target)
     match reading(source, target):
-        case Reading.SAME:
+        case ReadAs.SAME:
             return _same
-        case Reading.CAST:
+        case ReadAs.CAST:
             return lambda array: array.cast(arrow_type)
-        case Reading.ROUNDED:
+        case ReadAs.ROUNDED:
             return lambda array: array.cast(arrow_type, safe=False)
-        case Reading.DIGITS:
+        case ReadAs.DIGITS:
             whole = pa.decimal128(digits_of(source), 0)
             return lambda array: array.cast(whole).cast(arrow_type)
-        case Reading.TEXT:
+        case ReadAs.TEXT:
             assert isinstance(source, t.CharType | t.VarCharType)
             assert isinstance(target, t.CharType | t.VarCharType)
             return _text_converter(source.length, target)
-        case Reading.TIME:
+        case ReadAs.TIME:
             return lambda array: timestamps(array, arrow_type)
         case None:
             raise _NotOffered(source, target)

@@ -48,7 +48,7 @@ class Stored:
 
 
 @runtime_checkable
-class Written(Protocol):
+class HasJson(Protocol):
     """A value that knows its JSON, such as a record or a snapshot."""
 
     def to_dict(self) -> dict[str, Any]: ...
@@ -178,7 +178,7 @@ def to_json_value(value: Any) -> Any:
             return sorted(map(to_json_value, value))
         case list() | tuple():
             return [to_json_value(item) for item in value]
-        case Written():
+        case HasJson():
             return value.to_dict()
         case _:
             return value

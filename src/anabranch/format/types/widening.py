@@ -25,7 +25,7 @@ _DIGITS: dict[type[t.DataType], int] = {
 """Integer types, narrow to wide, and the decimal digits of their values."""
 
 
-class Reading(Enum):
+class ReadAs(Enum):
     """How values of a file's type become values of the table's."""
 
     SAME = auto()
@@ -40,32 +40,32 @@ class Reading(Enum):
     """A moment in a precision at least as fine."""
 
 
-def reading(source: t.DataType, target: t.DataType) -> Reading | None:
+def reading(source: t.DataType, target: t.DataType) -> ReadAs | None:
     """Return how single values of one type are read as another; None if that is not offered."""
     digits = digits_of(source)
     match source, target:
         case _, t.TinyIntType() | t.SmallIntType() | t.IntType() | t.BigIntType():
-            return Reading.CAST if digits is not None and digits <= _DIGITS[type(target)] else None
+            return ReadAs.CAST if digits is not None and digits <= _DIGITS[type(target)] else None
         case (_, t.FloatType() | t.DoubleType()) if digits is not None:
-            return Reading.ROUNDED
+            return ReadAs.ROUNDED
         case (_, t.DecimalType()) if digits is not None and target.precision - target.scale >= digits:
-            return Reading.DIGITS
+            return ReadAs.DIGITS
         case (t.FloatType(), t.DoubleType()):
-            return Reading.CAST
+            return ReadAs.CAST
         case (t.DecimalType(), t.DecimalType()) if is_wider(source, target):
-            return Reading.CAST
+            return ReadAs.CAST
         case (t.CharType() | t.VarCharType(), t.CharType() | t.VarCharType()):
-            return Reading.TEXT
+            return ReadAs.TEXT
         case (t.BinaryType() | t.VarBinaryType(), t.VarBinaryType()) if target.length >= source.length:
-            return Reading.SAME
+            return ReadAs.SAME
         case (t.TimestampType(), t.TimestampType()) if target.precision >= source.precision:
-            return Reading.TIME
+            return ReadAs.TIME
         case (t.LocalZonedTimestampType(), t.LocalZonedTimestampType()) if (
             target.precision >= source.precision
         ):
-            return Reading.TIME
+            return ReadAs.TIME
         case (t.TimeType(), t.TimeType()):
-            return Reading.SAME
+            return ReadAs.SAME
         case _:
             return None
 

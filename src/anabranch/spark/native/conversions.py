@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as fn
 
 from anabranch.format.types import data_types as t
-from anabranch.format.types.widening import Reading, reading
+from anabranch.format.types.widening import ReadAs, reading
 from anabranch.spark.types.columns import spark_type
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ def _nothing_of(data_type: t.DataType) -> Conversion:
 def _of_values(source: t.DataType, target: t.DataType) -> Conversion | None:
     wanted = spark_type(target)
     match reading(source, target):
-        case Reading.SAME | Reading.TIME:
+        case ReadAs.SAME | ReadAs.TIME:
             return _same
-        case Reading.CAST | Reading.ROUNDED | Reading.DIGITS:
+        case ReadAs.CAST | ReadAs.ROUNDED | ReadAs.DIGITS:
             return lambda column: column.cast(wanted)
-        case Reading.TEXT:
+        case ReadAs.TEXT:
             assert isinstance(source, t.CharType | t.VarCharType)
             assert isinstance(target, t.CharType | t.VarCharType)
             return _of_texts(source.length, target)
