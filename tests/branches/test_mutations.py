@@ -17,7 +17,7 @@ from anabranch.kernel.merge import standing
 from anabranch.kernel.provenance import births as provenance
 from anabranch.kernel.provenance import carry, classify, fence, sides
 from anabranch.kernel.provenance.births import Birth
-from anabranch.kernel.provenance.classify import Marks, SnapshotMarks, Work
+from anabranch.kernel.provenance.classify import ChangeKind, Marks, SnapshotMarks
 from tests.branches.histories import World, Wrong
 
 _SHORT = 10
@@ -151,7 +151,7 @@ def gaps_are_nothing(patch):
     compared = sides._compared
 
     def unseen(side, places, *rest):
-        return dict.fromkeys(compared(side, places, *rest), Work.NOTHING)
+        return dict.fromkeys(compared(side, places, *rest), ChangeKind.NOTHING)
 
     patch(sides, "_compared", unseen)
 

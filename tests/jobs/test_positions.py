@@ -7,7 +7,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
-from anabranch.jobs.positions import Known, indexed_positions, recorded_positions
+from anabranch.jobs.positions import KnownPositions, indexed_positions, recorded_positions
 from anabranch.jobs.starts import starts_at
 from anabranch.kernel.log.main_branch import main_of
 from tests.jobs.world import World, kafka, offset
@@ -33,7 +33,7 @@ def declared(sources):
 def matched(world, found, tables=None, *, is_complete=True, **sources):
     made = declared(sources)
     known = {name: world.raw.table_uuid for name, source in made.items() if source.kind == "table"}
-    return starts_at(Known(tuple(found), is_complete), made, {**known, **(tables or {})})
+    return starts_at(KnownPositions(tuple(found), is_complete), made, {**known, **(tables or {})})
 
 
 def test_the_end_of_the_newest_batch_is_where_it_goes_on(world):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch
-from anabranch.kernel.scan.answers import Asked
+from anabranch.kernel.scan.answers import Aggregate
 
 COLUMNS = "p INT, q STRING, i BIGINT, d DATE, m DECIMAL(30, 4), t TIMESTAMP(6), n TIMESTAMP(9), b BOOLEAN, f DOUBLE, s STRING"
 EXACT = ("p", "q", "i", "d", "m", "t", "b")
@@ -64,11 +64,11 @@ def _check_answers(appends, condition):
     for column in rows.column_names:
         field = table.schema.field(column)
         found = scan.answer(
-            [Asked("count"), Asked("count", field), *(Asked(w, field) for w in ("min", "max"))]
+            [Aggregate("count"), Aggregate("count", field), *(Aggregate(w, field) for w in ("min", "max"))]
         )
         if column not in EXACT:
             assert found is None
-            found = scan.answer([Asked("count"), Asked("count", field)])
+            found = scan.answer([Aggregate("count"), Aggregate("count", field)])
         expected = [rows.num_rows, rows.num_rows - rows[column].null_count]
         if column in EXACT:
             limits = pc.min_max(rows[column])
@@ -83,7 +83,7 @@ def _check_answers(appends, condition):
 def test_groups_are_those_of_the_rows(appends):
     table = table_of(appends)
     fields = [table.schema.field(name) for name in ("q", "p", "i")]
-    found = table.scan().answer([Asked("count"), Asked("max", fields[2])], fields[:2])
+    found = table.scan().answer([Aggregate("count"), Aggregate("max", fields[2])], fields[:2])
     rows = table.scan().to_arrow()
     expected = rows.group_by(["q", "p"]).aggregate([([], "count_all"), ("i", "max")])
     key = str
@@ -95,16 +95,16 @@ def test_groups_are_those_of_the_rows(appends):
 def test_what_manifests_do_not_know_is_not_answered():
     table = table_of([[dict.fromkeys(VALUES) | {"p": 1, "i": 5}]])
     field = table.schema.field("i")
-    assert table.scan("i > 3").answer([Asked("count")]) is None
-    assert table.scan().answer([Asked("count")], [field]) is None
-    assert table.scan(limit=1).answer([Asked("count")]) is None
+    assert table.scan("i > 3").answer([Aggregate("count")]) is None
+    assert table.scan().answer([Aggregate("count")], [field]) is None
+    assert table.scan(limit=1).answer([Aggregate("count")]) is None
     assert table.scan().answer([]) is None, "Arrow has no row without columns"
     table.alter().set_option("metadata.stats-mode", "none").apply()
     again = anabranch.connect("memory://answers").table("db.t")
     again.append(again.scan().to_arrow())
-    assert again.scan().answer([Asked("max", field)]) is None
-    assert again.scan().answer([Asked("count", field)]) is None
-    assert again.scan().answer([Asked("count")])["a0"].to_pylist() == [2]
+    assert again.scan().answer([Aggregate("max", field)]) is None
+    assert again.scan().answer([Aggregate("count", field)]) is None
+    assert again.scan().answer([Aggregate("count")])["a0"].to_pylist() == [2]
     assert again.scan().max("i") == 5, "which is read"
 
 
@@ -115,10 +115,10 @@ def test_floating_point_partitions_are_counted_but_neither_ordered_nor_grouped(k
     table = lake.create_table("db.t", f"i INT, p {kind}", partition_by=["p"])
     table.append([{"i": 1, "p": p} for p in (0.0, -0.0, float("nan"), float("inf"), None)])
     field = table.schema.field("p")
-    assert table.scan().answer([Asked("count", field)])["a0"].to_pylist() == [4]
-    assert table.scan().answer([Asked("max", field)]) is None, "NaN is the largest of them"
-    assert table.scan().answer([Asked("min", field)]) is None
-    assert table.scan().answer([Asked("count")], [field]) is None, "0.0 and -0.0 are one group"
+    assert table.scan().answer([Aggregate("count", field)])["a0"].to_pylist() == [4]
+    assert table.scan().answer([Aggregate("max", field)]) is None, "NaN is the largest of them"
+    assert table.scan().answer([Aggregate("min", field)]) is None
+    assert table.scan().answer([Aggregate("count")], [field]) is None, "0.0 and -0.0 are one group"
 
 
 def test_columns_that_came_later_have_nulls_in_files_from_before():
@@ -126,7 +126,7 @@ def test_columns_that_came_later_have_nulls_in_files_from_before():
     table.alter().add_column("x", "INT").apply()
     table = anabranch.connect("memory://answers").table("db.t")
     field = table.schema.field("x")
-    asked = [Asked("count", field), Asked("min", field)]
+    asked = [Aggregate("count", field), Aggregate("min", field)]
     assert table.scan().answer(asked).to_pylist() == [{"a0": 0, "a1": None}]
     table.append([{"p": 1, "x": 7}])
     assert table.scan().answer(asked).to_pylist() == [{"a0": 1, "a1": 7}]

@@ -10,7 +10,7 @@ from anabranch.errors import OptionError
 from anabranch.kernel.compaction.packing import (
     LEFT_OUT,
     OPEN_COST,
-    Limits,
+    PackingLimits,
     Queue,
     pack,
     pack_queue,
@@ -20,7 +20,7 @@ from anabranch.kernel.compaction.packing import (
 )
 
 MB = 1 << 20
-LIMITS = Limits(target=100 * MB, min_files=5, max_files=20)
+LIMITS = PackingLimits(target=100 * MB, min_files=5, max_files=20)
 SMALL = st.integers(0, 70 * MB - 1)
 ANY = st.one_of(SMALL, st.integers(70 * MB, 300 * MB))
 
@@ -47,15 +47,15 @@ def queues(draw):
 
 
 def test_options_say_when_files_are_worth_a_task():
-    limits = Limits.of({"target-file-size": "10 mb", "compaction.min.file-num": "3"})
+    limits = PackingLimits.of({"target-file-size": "10 mb", "compaction.min.file-num": "3"})
     assert (limits.target, limits.small, limits.min_files, limits.max_files) == (10 * MB, 7 * MB, 3, 50)
-    assert Limits.of({}).target == 256 * MB
+    assert PackingLimits.of({}).target == 256 * MB
     with pytest.raises(OptionError, match=r"compaction\.max\.file-num"):
-        Limits.of({"compaction.max.file-num": "0"})
+        PackingLimits.of({"compaction.max.file-num": "0"})
 
 
 def test_one_file_is_never_a_task():
-    limits = Limits.of({"compaction.min.file-num": "1", "compaction.max.file-num": "1"})
+    limits = PackingLimits.of({"compaction.min.file-num": "1", "compaction.max.file-num": "1"})
     assert pack([MB], limits) == []
     assert pack([MB, MB], limits) == [(0, 2)]
 
@@ -145,7 +145,7 @@ def test_a_long_run_is_cut_into_tasks_of_several_files():
 @pytest.mark.parametrize("packed", [pack, lambda sizes, limits: pack_queue(queue_of(sizes), limits)])
 def test_a_stream_of_small_files_is_rewritten_a_few_times_only(packed):
     """A row of a small file is rewritten once for each doubling of the file it is in, not once a round."""
-    limits = Limits.of({})
+    limits = PackingLimits.of({})
     sizes, written, rewritten, most = [], 0, 0, 0
     for number in range(4000):
         sizes.append(MB // 8 if number % 3 else MB // 4)

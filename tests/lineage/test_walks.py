@@ -9,7 +9,7 @@ from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.content import Contents, Segment
 from anabranch.lineage.memory import MemoryStore
 from anabranch.lineage.model import Engine, LineageEntry, TableInput
-from anabranch.lineage.questions.asked import Asked, whole
+from anabranch.lineage.questions.asked import AskedCommits, whole
 from anabranch.lineage.questions.downstream import downstream
 from anabranch.lineage.questions.order import components, longest_ways, topological, without_ways_back
 from anabranch.lineage.questions.upstream import upstream
@@ -198,7 +198,7 @@ class TestLongHistories:
         )
         apart = tuple((number, number) for number in range(3, 301, 3))
         assert up(store, "c", "1..") == {"db.a": apart, "db.b": apart, "db.c": ((1, 100),)}
-        thirds = Asked("a", tuple(Segment("a", *one) for one in apart), "every third")
+        thirds = AskedCommits("a", tuple(Segment("a", *one) for one in apart), "every third")
         assert found(downstream(store, thirds)) == {
             "db.a": apart,
             "db.b": apart,

@@ -8,7 +8,7 @@ from anabranch.engine import LocalEngine
 from anabranch.maintenance import rewrites
 from anabranch.spark.context.notices import Notice
 from anabranch.spark.tasks import compactor
-from anabranch.spark.tasks.task_engine import JobFailedError
+from anabranch.spark.tasks.task_engine import SparkJobError
 from tests.support.tables import ids_of, make_table, rows
 
 
@@ -24,7 +24,7 @@ class FailsLater(LocalEngine):
         type(self).jobs += 1
         results = [*super().map(work, items, name=name)]
         if self.jobs > 1:
-            raise JobFailedError("the query ended")
+            raise SparkJobError("the query ended")
         yield from results
 
 
@@ -41,7 +41,7 @@ def test_a_job_that_fails_takes_nothing_away_from_one_that_was_committed(monkeyp
     monkeypatch.setattr(compactor, "_DYING_SECONDS", 0.0)
     beside = compactor.Compactor(SimpleNamespace(), Notice("query", table.context, {}), "run")
     beside._slots = 1
-    with pytest.raises(JobFailedError):
+    with pytest.raises(SparkJobError):
         beside._compact()
     assert [str(s.commit_kind) for s in table.snapshots()].count("COMPACT") == 1
     assert ids_of(table) == [*range(8)]

@@ -24,7 +24,7 @@ from anabranch.spark.native import compiled
 from anabranch.spark.native.generations import Obstacle
 from anabranch.spark.native.writer import NativeWriter
 from anabranch.spark.tasks.frame_writer import write_frame
-from anabranch.spark.tasks.task_engine import JobFailedError
+from anabranch.spark.tasks.task_engine import SparkJobError
 from anabranch.spark.types.columns import spark_schema
 from tests.spark.native_cases import bag, eventually
 from tests.spark.written_rows import EVERY_TYPE, KEYS, LEAVES, random_columns, random_rows
@@ -300,7 +300,7 @@ def test_a_task_that_fails_leaves_nothing_and_the_others_neither(spark, lake):
     frame = spark.range(0, 40_000, 1, 4).selectExpr(
         "IF(id = 35000, CAST(raise_error('stop') AS BIGINT), id) n", "CAST(id % 3 AS INT) p"
     )
-    with pytest.raises(JobFailedError, match="stop"):
+    with pytest.raises(SparkJobError, match="stop"):
         table.append(frame)
     assert list(lake_folder(table).rglob("*.parquet*")) == []
     assert table.snapshot is None
@@ -331,7 +331,7 @@ def test_a_query_that_is_cancelled_leaves_nothing(spark, lake):
     eventually(lambda: list(lake_folder(table).rglob(".data-*.tmp")))
     spark.sparkContext.cancelJobsWithTag("cancelled-write")
     thread.join()
-    assert isinstance(failures[0], JobFailedError)
+    assert isinstance(failures[0], SparkJobError)
     eventually(lambda: not list(lake_folder(table).rglob("*.parquet*")), seconds=20)
     assert table.snapshot is None
 

@@ -11,7 +11,7 @@ from anabranch.spark.sql.connect import Portable
 from anabranch.spark.sql.create import table_statement
 from anabranch.spark.sql.insert import insert
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.reader import Reader
+from anabranch.spark.sql.reader import WordReader
 from anabranch.spark.sql.references import references, replaced
 from anabranch.spark.sql.script import statements_of
 
@@ -98,7 +98,7 @@ def test_insert_tells_whether_a_partition_may_be_there():
 )
 def test_properties_and_columns_that_alter_table_changes(alteration, wanted):
     def changed():
-        return changes(Reader(alteration), lambda _: IntType())
+        return changes(WordReader(alteration), lambda _: IntType())
 
     if isinstance(wanted, list):
         assert changed() == wanted

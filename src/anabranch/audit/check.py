@@ -23,7 +23,7 @@ from anabranch.format.types.data_types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CheckFacts:
     """What checks need to know besides rows, in epoch milliseconds."""
 
     now: int
@@ -32,7 +32,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """Result of a check."""
 
     passed: bool
@@ -48,13 +48,13 @@ class Check:
     name: str
     expected: str
     measures: tuple[Measure, ...]
-    judge: Callable[[Sequence[Found], Facts], Outcome]
+    judge: Callable[[Sequence[Found], CheckFacts], CheckOutcome]
     """Called with the results of the measures."""
     blocking: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckEntry:
     """One entry of a file of checks, as its reader gets it."""
 
     kind: str

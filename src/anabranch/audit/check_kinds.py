@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from anabranch.audit import measures as m
-from anabranch.audit.check import Asked, Check, Facts, Outcome
+from anabranch.audit.check import Check, CheckEntry, CheckFacts, CheckOutcome
 from anabranch.audit.checks_file import Item
 from anabranch.expr.bind import bind
 from anabranch.expr.bound import BoundColumn
@@ -24,16 +24,18 @@ _NUMBERS = (t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType, t.FloatType,
 _TIMES = (t.DateType, t.TimestampType, t.LocalZonedTimestampType)
 
 
-def _row_count(asked: Asked) -> list[Check]:
+def _row_count(asked: CheckEntry) -> list[Check]:
     given = asked.item.mapping(("min", "max"))
     low = given["min"].integer() if "min" in given else None
     high = given["max"].integer() if "max" in given else None
     if low is None and high is None:
         asked.item.fail("'row_count' says neither 'min' nor 'max'")
 
-    def judge(found: Sequence[m.Found], _: Facts) -> Outcome:
+    def judge(found: Sequence[m.Found], _: CheckFacts) -> CheckOutcome:
         count = _whole(found[0])
-        return Outcome((low is None or count >= low) and (high is None or count <= high), _many(count, "row"))
+        return CheckOutcome(
+            (low is None or count >= low) and (high is None or count <= high), _many(count, "row")
+        )
 
     return [
         Check(
@@ -46,7 +48,7 @@ def _row_count(asked: Asked) -> list[Check]:
     ]
 
 
-def _not_null(asked: Asked) -> list[Check]:
+def _not_null(asked: CheckEntry) -> list[Check]:
     found = []
     for column in map(asked.column, asked.item.each()):
         is_there = ~_as_column(column).is_null()
@@ -54,7 +56,7 @@ def _not_null(asked: Asked) -> list[Check]:
     return found
 
 
-def _range(asked: Asked) -> list[Check]:
+def _range(asked: CheckEntry) -> list[Check]:
     given = asked.item.mapping(("column", "min", "max"))
     column = asked.column(_required(asked, given, "column"))
     low, high = given.get("min"), given.get("max")
@@ -70,7 +72,7 @@ def _range(asked: Asked) -> list[Check]:
     return [_offending(asked, f"range {column}", span, asked.predicate(condition), (column,))]
 
 
-def _accepted_values(asked: Asked) -> list[Check]:
+def _accepted_values(asked: CheckEntry) -> list[Check]:
     given = asked.item.mapping(("column", "values"))
     column = asked.column(_required(asked, given, "column"))
     values = [item.value() for item in _required(asked, given, "values").items()]
@@ -81,18 +83,18 @@ def _accepted_values(asked: Asked) -> list[Check]:
     return [_offending(asked, f"accepted_values {column}", expected, asked.predicate(condition), (column,))]
 
 
-def _condition(asked: Asked) -> list[Check]:
+def _condition(asked: CheckEntry) -> list[Check]:
     text = asked.condition(asked.item)
     return [_offending(asked, f"condition {text}", f"TRUE: {text}", text, _columns_in(text, asked))]
 
 
-def _unique(asked: Asked) -> list[Check]:
+def _unique(asked: CheckEntry) -> list[Check]:
     keys = asked.keys()
     measure = m.Duplicates(keys, where=asked.where)
     return [_counting(asked, f"unique {', '.join(keys)}", "each key once", measure, "repeated row")]
 
 
-def _no_removed_keys(asked: Asked) -> list[Check]:
+def _no_removed_keys(asked: CheckEntry) -> list[Check]:
     keys = asked.keys()
     measure = m.MissingKeys(keys, where=asked.where)
     return [
@@ -100,50 +102,50 @@ def _no_removed_keys(asked: Asked) -> list[Check]:
     ]
 
 
-def _sql(asked: Asked) -> list[Check]:
+def _sql(asked: CheckEntry) -> list[Check]:
     if asked.own_language:
         asked.item.fail(
             "a check in Spark's SQL needs Spark, and the lake was opened without",
             "open it with anabranch.connect(warehouse, spark=spark), or write a 'condition'.",
         )
     text = asked.item.text()
-    return [_counting(asked, f"sql {text}", "no rows", m.Query(text), "row")]
+    return [_counting(asked, f"sql {text}", "no rows", m.SqlQuery(text), "row")]
 
 
-def _freshness(asked: Asked) -> list[Check]:
+def _freshness(asked: CheckEntry) -> list[Check]:
     given = asked.item.mapping(("column", "within"))
     within = _required(asked, given, "within").duration()
     column = asked.column(given["column"], *_TIMES) if "column" in given else None
     if column is None and asked.where is not None:
         asked.item.fail("'freshness' of the commit has no 'where'", "name a 'column' with event times.")
 
-    def judge(found: Sequence[m.Found], facts: Facts) -> Outcome:
+    def judge(found: Sequence[m.Found], facts: CheckFacts) -> CheckOutcome:
         newest = facts.committed if column is None else _optional_whole(found[0])
         if newest is None:
-            return Outcome(False, "nothing")
-        return Outcome(
+            return CheckOutcome(False, "nothing")
+        return CheckOutcome(
             facts.now - newest <= within, f"{time_text(newest)}, {duration_text(facts.now - newest)} ago"
         )
 
     what = "the commit" if column is None else str(column)
-    measures = () if column is None else (m.Newest(str(column), where=asked.where),)
+    measures = () if column is None else (m.NewestValue(str(column), where=asked.where),)
     return [Check(asked.kind, f"freshness {what}", f"within {duration_text(within)}", measures, judge)]
 
 
-def _row_count_vs_main(asked: Asked) -> list[Check]:
+def _row_count_vs_main(asked: CheckEntry) -> list[Check]:
     within = _within(asked, asked.item.mapping(("within",)))
     measures = (m.RowCount(where=asked.where), m.RowCount(where=asked.where, of_main=True))
     return [_vs_main(asked, "row_count_vs_main", within, measures)]
 
 
-def _sum_vs_main(asked: Asked) -> list[Check]:
+def _sum_vs_main(asked: CheckEntry) -> list[Check]:
     given = asked.item.mapping(("column", "within"))
     column = str(asked.column(_required(asked, given, "column"), *_NUMBERS))
     measures = (m.Total(column, where=asked.where), m.Total(column, where=asked.where, of_main=True))
     return [_vs_main(asked, f"sum_vs_main {column}", _within(asked, given), measures)]
 
 
-READERS: Final[dict[str, Callable[[Asked], list[Check]]]] = {
+READERS: Final[dict[str, Callable[[CheckEntry], list[Check]]]] = {
     "row_count": _row_count,
     "not_null": _not_null,
     "unique": _unique,
@@ -167,7 +169,7 @@ COUNTING = frozenset(
 
 
 def _offending(
-    asked: Asked,
+    asked: CheckEntry,
     name: str,
     expected: str,
     condition: str | Predicate,
@@ -180,41 +182,41 @@ def _offending(
     return _counting(asked, name, expected, measure, what)
 
 
-def _counting(asked: Asked, name: str, expected: str, measure: m.Measure, what: str) -> Check:
+def _counting(asked: CheckEntry, name: str, expected: str, measure: m.Measure, what: str) -> Check:
     """Return a check that passes if the count is within the allowed number."""
     most = asked.most
     share = most.percentage() if most is not None and most.is_percentage else None
     count = 0 if most is None or share is not None else most.integer()
     measures = (measure,) if share is None else (measure, m.RowCount(where=asked.where))
 
-    def judge(found: Sequence[m.Found], _: Facts) -> Outcome:
+    def judge(found: Sequence[m.Found], _: CheckFacts) -> CheckOutcome:
         findings = found[0]
         assert isinstance(findings, m.Findings)
         allowed = count if share is None else share * _whole(found[1]) / 100
-        return Outcome(findings.count <= allowed, _many(findings.count, what), findings)
+        return CheckOutcome(findings.count <= allowed, _many(findings.count, what), findings)
 
     tolerated = "" if most is None else f", at most {most.text()} otherwise"
     return Check(asked.kind, name, expected + tolerated, measures, judge)
 
 
-def _vs_main(asked: Asked, name: str, within: Decimal, measures: tuple[m.Measure, ...]) -> Check:
-    def judge(found: Sequence[m.Found], _: Facts) -> Outcome:
+def _vs_main(asked: CheckEntry, name: str, within: Decimal, measures: tuple[m.Measure, ...]) -> Check:
+    def judge(found: Sequence[m.Found], _: CheckFacts) -> CheckOutcome:
         branch, main = found
         ours, theirs = _exact(branch), _exact(main)
         share = Fraction(within) / 100
         passed = ours is not None and theirs is not None and abs(ours - theirs) <= share * abs(theirs)
-        return Outcome(passed, f"{branch:,} here, {main:,} in main")
+        return CheckOutcome(passed, f"{branch:,} here, {main:,} in main")
 
     return Check(asked.kind, name, f"within {within} % of main", measures, judge)
 
 
-def _required(asked: Asked, given: Mapping[str, Item], key: str) -> Item:
+def _required(asked: CheckEntry, given: Mapping[str, Item], key: str) -> Item:
     if key not in given:
         asked.item.fail(f"'{asked.kind}' needs '{key}'")
     return given[key]
 
 
-def _within(asked: Asked, given: Mapping[str, Item]) -> Decimal:
+def _within(asked: CheckEntry, given: Mapping[str, Item]) -> Decimal:
     return _required(asked, given, "within").percentage()
 
 
@@ -224,7 +226,7 @@ def _as_column(column: BoundColumn) -> Any:
     )
 
 
-def _columns_in(text: str, asked: Asked) -> list[BoundColumn]:
+def _columns_in(text: str, asked: CheckEntry) -> list[BoundColumn]:
     """Return the columns that a condition uses, for its sample; for Spark's SQL, those named in the text."""
     if not asked.own_language:
         return [BoundColumn((f,)) for f in asked.fields if f.name in text]

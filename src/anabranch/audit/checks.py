@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.audit.check import Asked, Check
+from anabranch.audit.check import Check, CheckEntry
 from anabranch.audit.check_kinds import COUNTING, READERS
 from anabranch.audit.checks_file import Checks, Item
 from anabranch.format.types.data_types import Field
@@ -97,7 +97,7 @@ def _read_entry(
     for key, allowed in (("at_most", COUNTING), ("where", READERS.keys() - {"sql"})):
         if key in given and kind not in allowed:
             given[key].fail(f"'{kind}' has no '{key}'")
-    asked = Asked(kind, given[kind], fields, shown, own_language, most=given.get("at_most"))
+    asked = CheckEntry(kind, given[kind], fields, shown, own_language, most=given.get("at_most"))
     if "where" in given:
         asked = replace(asked, where=asked.condition(given["where"]))
     made = READERS[kind](asked)

@@ -25,7 +25,7 @@ from anabranch.audit.measures import (
     Found,
     Measure,
     MissingKeys,
-    Newest,
+    NewestValue,
     Offending,
     RowCount,
     Total,
@@ -192,7 +192,7 @@ class _TotalGauge(_Gauge):
 
 
 class _NewestGauge(_Gauge):
-    def __init__(self, wanted: Newest, fields: Sequence[Field]) -> None:
+    def __init__(self, wanted: NewestValue, fields: Sequence[Field]) -> None:
         super().__init__(wanted, fields)
         self._column = self.column(wanted.column)
         self._newest: int | None = None
@@ -274,7 +274,7 @@ def _gauge(wanted: Measure, fields: Sequence[Field], row_count: int) -> _Gauge:
             return _OffendingGauge(wanted, fields)
         case Total():
             return _TotalGauge(wanted, fields)
-        case Newest():
+        case NewestValue():
             return _NewestGauge(wanted, fields)
         case Duplicates():
             return _DuplicatesGauge(wanted, fields, row_count)

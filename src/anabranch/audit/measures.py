@@ -57,7 +57,7 @@ class Total(Measure):
 
 
 @dataclass(frozen=True)
-class Newest(Measure):
+class NewestValue(Measure):
     """Greatest value of a column of dates or timestamps: epoch milliseconds, None without any."""
 
     column: str
@@ -71,7 +71,7 @@ class MissingKeys(Measure):
 
 
 @dataclass(frozen=True)
-class Query(Measure):
+class SqlQuery(Measure):
     """Rows that a query in Spark's SQL returns, `Findings`; ``{branch}`` and ``{main}`` stand for the rows of each."""
 
     sql: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from anabranch.audit.check import Check, Facts
+from anabranch.audit.check import Check, CheckFacts
 from anabranch.audit.checks import read_checks
 from anabranch.audit.checks_file import Checks
 from anabranch.audit.embedded import measure
@@ -16,7 +16,7 @@ from anabranch.engine import MeasuresRows
 from anabranch.errors import InvalidInputError
 from anabranch.format.records.audit import AuditRecord, CheckResult
 from anabranch.format.records.snapshot_ref import SnapshotRef
-from anabranch.kernel.branches.diff import Side
+from anabranch.kernel.branches.diff import DiffSide
 from anabranch.kernel.log.audit_log import record_audit
 from anabranch.kernel.log.fork_pins import fork_snapshot
 
@@ -42,7 +42,7 @@ def audit(sides: Sides, file: Checks, *, by: str | None = None) -> Verdict:
     found = measure(wanted, sides) if on_engine is None else on_engine.measure(wanted, sides)
     context, snapshot = sides.branch.context, sides.branch.snapshot
     now = context.runtime.clock.now_millis()
-    facts = Facts(now, None if snapshot is None else snapshot.time_millis)
+    facts = CheckFacts(now, None if snapshot is None else snapshot.time_millis)
     results = tuple(_result(check, found, facts) for check in read.checks)
     record = AuditRecord(
         name=read.name,
@@ -58,7 +58,7 @@ def audit(sides: Sides, file: Checks, *, by: str | None = None) -> Verdict:
     return Verdict(context.title, record_audit(context, record), record)
 
 
-def _fork_of(sides: Sides) -> Side:
+def _fork_of(sides: Sides) -> DiffSide:
     """Return the state the branch began with."""
     context = sides.branch.context
     snapshot = fork_snapshot(context, None if sides.main is None else sides.main.context)
@@ -67,10 +67,10 @@ def _fork_of(sides: Sides) -> Side:
             f"checks compare '{context.title}' with what it began with, which is not known",
             hint="leave out 'compare_with: fork' to compare with main as it is.",
         )
-    return Side("fork", context, snapshot, context.schemas.get(snapshot.schema_id))
+    return DiffSide("fork", context, snapshot, context.schemas.get(snapshot.schema_id))
 
 
-def _result(check: Check, found: Mapping[Measure, Found], facts: Facts) -> CheckResult:
+def _result(check: Check, found: Mapping[Measure, Found], facts: CheckFacts) -> CheckResult:
     outcome = check.judge([found[m] for m in check.measures], facts)
     findings = outcome.findings
     return CheckResult(
@@ -85,7 +85,7 @@ def _result(check: Check, found: Mapping[Measure, Found], facts: Facts) -> Check
     )
 
 
-def _reference(side: Side, against: str = "main") -> SnapshotRef:
+def _reference(side: DiffSide, against: str = "main") -> SnapshotRef:
     snapshot, context = side.snapshot, side.context
     if against == "fork" and context.fork is not None:
         return context.fork.snapshot

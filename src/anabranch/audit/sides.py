@@ -9,7 +9,7 @@ from anabranch.compare.columns import ComparedColumns
 from anabranch.engine import Engine
 from anabranch.errors import InvalidInputError
 from anabranch.format.types.data_types import Field
-from anabranch.kernel.branches.diff import Side, TableDiff, changed_files
+from anabranch.kernel.branches.diff import DiffSide, TableDiff, changed_files
 from anabranch.lazy import lazy
 from anabranch.scan.scan import Scan
 
@@ -18,8 +18,8 @@ from anabranch.scan.scan import Scan
 class Sides:
     """A moment of a branch, and of main."""
 
-    branch: Side
-    main: Side | None
+    branch: DiffSide
+    main: DiffSide | None
     """None if main itself is audited."""
     engine: Engine | None = field(default=None, compare=False)
 
@@ -74,7 +74,7 @@ class Sides:
         return self._compared.schema_for(self._main).fields
 
     @property
-    def _main(self) -> Side:
+    def _main(self) -> DiffSide:
         if self.main is None:
             raise InvalidInputError(
                 f"a check compares with main, but '{self.branch.context.title}' is main",

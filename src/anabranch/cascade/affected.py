@@ -17,7 +17,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
-from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.asked import AskedCommits
 from anabranch.lineage.questions.downstream import downstream
 from anabranch.lineage.ranges import Ids
 from anabranch.lineage.store import CommitStore
@@ -65,7 +65,7 @@ class Affects:
 
 def affected(
     store: CommitStore,
-    root: Asked,
+    root: AskedCommits,
     mains: Mapping[str, TableContext],
     begun: Mapping[str, int],
 ) -> Affects:
@@ -81,7 +81,7 @@ def affected(
     own = _table_of(store, root.branch)
     segments, found, bad = root.segments, dict[str, Affected](), dict[str, tuple[Range, ...]]()
     while True:
-        trace = downstream(store, Asked(root.branch, segments, root.text), verb="impact")
+        trace = downstream(store, AskedCommits(root.branch, segments, root.text), verb="impact")
         spoilt = {d.id: Ids(d.snapshots) for d in trace.datasets if d.kind == "table"}
         for branch, ids in readers_of(store, contents, segments, mains.values()).items():
             spoilt.setdefault(branch, Ids()).update(ids)
@@ -218,7 +218,11 @@ def _table_of(store: CommitStore, branch: str) -> str:
 
 
 def _beside(
-    store: CommitStore, contents: Contents, trace: Trace, mains: Mapping[str, TableContext], root: Asked
+    store: CommitStore,
+    contents: Contents,
+    trace: Trace,
+    mains: Mapping[str, TableContext],
+    root: AskedCommits,
 ) -> Iterable[str]:
     """Yield branches that people work on and that are spoilt as well; former mains are left out."""
     asked = {segment.branch for segment in root.segments}

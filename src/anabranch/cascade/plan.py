@@ -22,7 +22,7 @@ from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.model import LineageEntry
-from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.asked import AskedCommits
 from anabranch.lineage.questions.positions import positions
 from anabranch.lineage.store import CommitStore, Known
 
@@ -105,7 +105,7 @@ def _affects(store: CommitStore, correction: Correction, mains: Mapping[str, Tab
     begun = {
         uuid: fork for uuid, main in mains.items() if (fork := _begun(main, correction.name)) is not None
     }
-    asked = Asked(
+    asked = AskedCommits(
         correction.taken_out[0].branch, correction.taken_out, f"what was taken out of {correction.table}"
     )
     return affected(begun_anew(store, correction.takings), asked, mains, begun)

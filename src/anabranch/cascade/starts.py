@@ -16,7 +16,7 @@ from anabranch.cascade.taken_away import Taking, newest_beyond, restored_by
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.job import Job
-from anabranch.jobs.positions import Known, check_goes_on, known_positions
+from anabranch.jobs.positions import KnownPositions, check_goes_on, known_positions
 from anabranch.jobs.starts import starts_at
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
@@ -57,7 +57,7 @@ class Stand:
     """Of each job whose rows are in it, including jobs whose commits have expired."""
     unknown: str | None = None
     """Why unknown jobs may have written to it."""
-    firsts: Mapping[str, Known] = field(default_factory=dict)
+    firsts: Mapping[str, KnownPositions] = field(default_factory=dict)
     """By job, where it began to read its sources, among the commits that are made again."""
 
 

@@ -7,9 +7,9 @@ from anabranch.lazy import lazy_names
 if TYPE_CHECKING:
     from anabranch.catalog.filesystem import FilesystemCatalog
     from anabranch.catalog.identifier import Identifier
-    from anabranch.catalog.listing import Listing
+    from anabranch.catalog.listing import NameListing
 
-__all__ = ["FilesystemCatalog", "Identifier", "Listing"]
+__all__ = ["FilesystemCatalog", "Identifier", "NameListing"]
 
 if not TYPE_CHECKING:  # to which it would mean that there is every name
     __getattr__ = lazy_names(
@@ -17,6 +17,6 @@ if not TYPE_CHECKING:  # to which it would mean that there is every name
         {
             "FilesystemCatalog": "anabranch.catalog.filesystem",
             "Identifier": "anabranch.catalog.identifier",
-            "Listing": "anabranch.catalog.listing",
+            "NameListing": "anabranch.catalog.listing",
         },
     )

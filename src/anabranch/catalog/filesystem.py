@@ -12,7 +12,7 @@ from functools import partial
 
 from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.identifier import Identifier
-from anabranch.catalog.listing import Listing
+from anabranch.catalog.listing import NameListing
 from anabranch.catalog.place import DATABASE_SUFFIX, MARKER, check_place
 from anabranch.catalog.remains import has_remains, remove_empty, remove_table
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
@@ -34,7 +34,7 @@ from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.protocol import Storage
 
 
-class FilesystemCatalog(Listing):
+class FilesystemCatalog(NameListing):
     """Databases and tables of one warehouse."""
 
     def __init__(self, storage: Storage, *, runtime: Runtime = SYSTEM) -> None:

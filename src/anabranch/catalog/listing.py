@@ -12,7 +12,7 @@ from anabranch.kernel.log.parallel import each
 from anabranch.storage.protocol import Storage
 
 
-class Listing:
+class NameListing:
     """Names in one warehouse."""
 
     def __init__(self, storage: Storage) -> None:

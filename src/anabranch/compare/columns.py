@@ -10,7 +10,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import name_list
 from anabranch.format.types.common_type import common_field
 from anabranch.format.types.data_types import Field
-from anabranch.kernel.branches.diff import Side
+from anabranch.kernel.branches.diff import DiffSide
 from anabranch.lazy import lazy
 from anabranch.options import BUCKET, BUCKET_KEY
 
@@ -23,8 +23,8 @@ _ADVICE = "name the columns to compare: diff.rows(columns=[...])."
 class ComparedColumns:
     """Makes the rows of two sides comparable."""
 
-    left: Side
-    right: Side
+    left: DiffSide
+    right: DiffSide
 
     @lazy
     def fields(self) -> tuple[Field, ...]:
@@ -66,7 +66,7 @@ class ComparedColumns:
             raise SchemaError(f"rows cannot be compared by the columns {list(names)}", hint="name each once.")
         return tuple(known[name] for name in names)
 
-    def schema_for(self, side: Side) -> TableSchema:
+    def schema_for(self, side: DiffSide) -> TableSchema:
         """Return the columns of `fields` as the schema of a side, under an id that no file of it was written with."""
         own = {f.id for f in side.schema.fields}
         # A column that the side lacks must not match one that its files might still hold.

@@ -16,10 +16,10 @@ from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.format.types.data_types import DoubleType, Field, FloatType
 from anabranch.kernel.branches.diff import (
+    DiffSide,
     FileDiff,
     PartitionDiff,
     SchemaDiff,
-    Side,
     TableDiff,
     changed_files,
 )
@@ -55,8 +55,8 @@ class Diff:
         (1, 0)
     """
 
-    left: Side
-    right: Side
+    left: DiffSide
+    right: DiffSide
     engine: Engine | None = field(default=None, compare=False)
     """Creates a DataFrame of rows."""
 
@@ -121,7 +121,7 @@ class Diff:
             looked_at |= ids_of(bind(predicate, compared.fields))
         only_left, only_right = changed_files(self._metadata, sorted(looked_at))
 
-        def scan(side: Side, files: pl.DataFrame) -> Scan:
+        def scan(side: DiffSide, files: pl.DataFrame) -> Scan:
             schema = compared.schema_for(side)
             bound = None if predicate is None else bind(predicate, schema.fields)
             names = tuple(f.name for f in chosen)

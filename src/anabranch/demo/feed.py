@@ -16,7 +16,7 @@ _FAST_SECONDS = 0.03
 _SLOW_SECONDS = 1.0
 
 
-class Feed:
+class FlightFeed:
     """Delivers the days of a year, one after the other."""
 
     def __init__(self, days: list[tuple[str, pa.Table]], landing: Path, airports: Airports | None) -> None:

@@ -48,7 +48,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuestionRows:
     """Rows of a statement."""
 
     statement: str
@@ -61,7 +61,7 @@ class Answer:
         return [row[place] for row in self.rows]
 
 
-def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[Answer]:
+def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[QuestionRows]:
     """Run statements in a separate Spark. Raises `AnabranchError` with the text of the log if it fails."""
     with log.open("ab") as sink:
         done = subprocess.run(  # noqa: S603 - our own program
@@ -76,7 +76,7 @@ def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[Answer]:
         raise AnabranchError(f"the demo's questions failed:\n{tail}", hint=f"the whole log is {log}.")
     found = json.loads(done.stdout)
     return [
-        Answer(statement, tuple(answer["columns"]), tuple(tuple(row) for row in answer["rows"]))
+        QuestionRows(statement, tuple(answer["columns"]), tuple(tuple(row) for row in answer["rows"]))
         for statement, answer in zip(statements, found, strict=True)
     ]
 

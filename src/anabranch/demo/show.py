@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table as TextTable
 
-from anabranch.demo.questions import WINDY, Answer
+from anabranch.demo.questions import WINDY, QuestionRows
 
 if TYPE_CHECKING:
     from anabranch.demo.facts import Fact
@@ -50,7 +50,7 @@ def _fact_table(title: str, facts: tuple[Fact, ...], otherwise: str) -> TextTabl
     return shown
 
 
-def _answer_table(answer: Answer) -> TextTable:
+def _answer_table(answer: QuestionRows) -> TextTable:
     shown = TextTable(box=None)
     for name in answer.columns:
         shown.add_column(name)

@@ -19,9 +19,9 @@ from rich.console import Console
 
 from anabranch.demo import facts, jobs, source
 from anabranch.demo.facts import Fact
-from anabranch.demo.feed import Feed
+from anabranch.demo.feed import FlightFeed
 from anabranch.demo.kafka import TOPIC, Airports, complete_hours
-from anabranch.demo.questions import ALL, GOOD, LATE_IN_WIND, Answer, ask
+from anabranch.demo.questions import ALL, GOOD, LATE_IN_WIND, QuestionRows, ask
 from anabranch.demo.show import show
 from anabranch.demo.tables import prepare
 from anabranch.demo.terminal import Program, Terminal
@@ -57,7 +57,7 @@ class DemoResult:
     """The same facts when the mistake was noticed, and after the correction was undone: not all of them may hold."""
     seconds: float
     warehouse: str
-    answers: tuple[Answer, ...]
+    answers: tuple[QuestionRows, ...]
     """The SQL queries and their answers."""
 
     @property
@@ -122,7 +122,7 @@ class _Story:
         environment = {"ANABRANCH_WAREHOUSE": self.warehouse, **topic}
         self.terminal = Terminal(console, root, environment)
         self.landing = root / "landing"
-        self.feed = Feed(self.days, self.landing, self.airports)
+        self.feed = FlightFeed(self.days, self.landing, self.airports)
         self.wrong: list[Fact] = []
 
     @contextmanager

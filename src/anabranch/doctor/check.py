@@ -12,7 +12,7 @@ Status = Literal["ok", "missing", "warning", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MachineCheck:
     """One finding: ``ok``, ``missing`` (an optional part), ``warning`` (works with limits) or ``failed``."""
 
     name: str
@@ -22,7 +22,7 @@ class Check:
     """The next step."""
 
 
-def connector_check(connector: Connector, found: str | None, hadoop: str | None) -> Check:
+def connector_check(connector: Connector, found: str | None, hadoop: str | None) -> MachineCheck:
     """Check whether Spark has the Hadoop connector through which it would read the warehouse.
 
     Args:
@@ -31,8 +31,8 @@ def connector_check(connector: Connector, found: str | None, hadoop: str | None)
         hadoop: version of Spark's Hadoop, if known.
     """
     if found is not None:
-        return Check("Hadoop's connector", "ok", found)
-    return Check(
+        return MachineCheck("Hadoop's connector", "ok", found)
+    return MachineCheck(
         "Hadoop's connector",
         "missing",
         f"Spark has no {connector.name}: Python reads the tables, and not Spark's own Parquet reader; checkpoints lie on "

@@ -15,13 +15,13 @@ from importlib import metadata, util
 from pathlib import Path
 
 import anabranch
-from anabranch.doctor.check import Check, connector_check
+from anabranch.doctor.check import MachineCheck, connector_check
 from anabranch.doctor.warehouse import checkpoint_checks, warehouse_checks
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.jvm.connectors import connector_for, hadoop_version, jars_of_spark
 from anabranch.version import __version__
 
-__all__ = ["Check", "Examination", "examine"]
+__all__ = ["Examination", "MachineCheck", "examine"]
 
 OLDEST_JAVA = 17
 _NEEDED = ("pyarrow", "polars", "numpy", "obstore", "fastavro")
@@ -47,12 +47,12 @@ class Examination:
         return self.master is not None or "spark.master" in self.conf
 
 
-def examine(asked: Examination, *, runtime: Runtime = SYSTEM) -> Iterator[Check]:
+def examine(asked: Examination, *, runtime: Runtime = SYSTEM) -> Iterator[MachineCheck]:
     """Check the system, Python, the libraries, Java, Spark, the warehouse and the place of checkpoints, one after another.
 
     Some small objects are written to the warehouse and removed again, unless it is read-only.
     """
-    yield Check("system", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
+    yield MachineCheck("system", "ok", f"{platform.system()} {platform.release()}, {platform.machine()}")
     yield from _python()
     yield from _libraries()
     java = list(_java())
@@ -68,61 +68,63 @@ def examine(asked: Examination, *, runtime: Runtime = SYSTEM) -> Iterator[Check]
 
         yield from spark_checks(asked.warehouse, asked.master, asked.conf)
     else:
-        yield Check(
+        yield MachineCheck(
             "Spark", "failed", "not tried, for what it needs is not there", "see Java and PySpark above."
         )
 
 
-def _python() -> Iterator[Check]:
+def _python() -> Iterator[MachineCheck]:
     version = platform.python_version()
     fine = sys.version_info >= (3, 11)
-    yield Check(
+    yield MachineCheck(
         "Python", "ok" if fine else "failed", version, None if fine else "install Python 3.11 or newer."
     )
 
 
-def _libraries() -> Iterator[Check]:
-    yield Check("anabranch", "ok", build_name())
+def _libraries() -> Iterator[MachineCheck]:
+    yield MachineCheck("anabranch", "ok", build_name())
     for name in _NEEDED:
         version = _version_of(name)
         if version is None:
-            yield Check(name, "failed", "not installed", f"pip install {name}")
+            yield MachineCheck(name, "failed", "not installed", f"pip install {name}")
         else:
-            yield Check(name, "ok", version)
+            yield MachineCheck(name, "ok", version)
     for name in _OPTIONAL:
         version = _version_of(name)
         if version is not None:
-            yield Check(name, "ok", version)
+            yield MachineCheck(name, "ok", version)
 
 
-def _java() -> Iterator[Check]:
+def _java() -> Iterator[MachineCheck]:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     remedy = f"Spark needs Java {OLDEST_JAVA} or newer: install a JRE, or set JAVA_HOME to one."
     if java is None or not Path(java).exists():
-        yield Check("Java", "missing", f"no java {'in JAVA_HOME' if home else 'on the PATH'}", remedy)
+        yield MachineCheck("Java", "missing", f"no java {'in JAVA_HOME' if home else 'on the PATH'}", remedy)
         return
     try:
         answer = subprocess.run(  # noqa: S603 - the java that Spark would start
             [java, "-version"], capture_output=True, text=True, check=False, timeout=_JAVA_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield Check("Java", "failed", f"{java} cannot be run: {error}", remedy)
+        yield MachineCheck("Java", "failed", f"{java} cannot be run: {error}", remedy)
         return
     match = re.search(r'version "(\d+)[^"]*"', answer.stderr + answer.stdout)
     fine = match is not None and int(match[1]) >= OLDEST_JAVA
-    yield Check(
+    yield MachineCheck(
         "Java", "ok" if fine else "failed", match[0] if match else "unknown version", None if fine else remedy
     )
 
 
-def _spark() -> Iterator[Check]:
+def _spark() -> Iterator[MachineCheck]:
     if util.find_spec("pyspark") is None:
-        yield Check("PySpark", "missing", "not installed", "pip install 'anabranch[spark]'")
+        yield MachineCheck("PySpark", "missing", "not installed", "pip install 'anabranch[spark]'")
         return
     version = _version_of("pyspark") or "unknown version"
     fine = version.startswith(("4.1.", "4.2.", "4.3."))
-    yield Check("PySpark", "ok" if fine else "failed", version, None if fine else "use PySpark 4.1 to 4.3.")
+    yield MachineCheck(
+        "PySpark", "ok" if fine else "failed", version, None if fine else "use PySpark 4.1 to 4.3."
+    )
 
 
 def _version_of(distribution: str) -> str | None:
@@ -132,7 +134,7 @@ def _version_of(distribution: str) -> str | None:
         return None
 
 
-def _connector(warehouse: str) -> Iterator[Check]:
+def _connector(warehouse: str) -> Iterator[MachineCheck]:
     """Check whether Spark's Parquet reader reaches the warehouse: optional, judged by the jars in Spark's folder."""
     connector, jars = connector_for(warehouse), jars_of_spark()
     if connector is None or jars is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.doctor.check import Check, connector_check
+from anabranch.doctor.check import MachineCheck, connector_check
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.checkpoint import local_root
 from anabranch.jobs.local_spark import local_spark
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def spark_checks(warehouse: str, master: str | None, conf: Mapping[str, str]) -> Iterator[Check]:
+def spark_checks(warehouse: str, master: str | None, conf: Mapping[str, str]) -> Iterator[MachineCheck]:
     """Check whether Spark starts, which Python executors run, and whether they see what they share with the driver."""
     try:
         with local_spark(
             warehouse, "anabranch doctor", master=master, conf=conf, asks_executors=False
         ) as spark:
             where = spark.sparkContext.master
-            yield Check("Spark", "ok", f"{spark.version} on {where}")
+            yield MachineCheck("Spark", "ok", f"{spark.version} on {where}")
             yield from _executors(spark)
             connector = connector_for(warehouse)
             if connector is not None:
                 yield _connector(spark, connector, warehouse)
             yield from _shared(spark, warehouse)
     except AnabranchError as error:
-        yield Check("Spark", "failed", error.message, error.hint)
+        yield MachineCheck("Spark", "failed", error.message, error.hint)
     except Exception as error:  # of Py4J or of Spark: they have no common base
-        yield Check(
+        yield MachineCheck(
             "Spark",
             "failed",
             f"it does not start: {str(error).strip().partition(chr(10))[0]}",
@@ -41,19 +41,19 @@ def spark_checks(warehouse: str, master: str | None, conf: Mapping[str, str]) ->
         )
 
 
-def _executors(spark: SparkSession) -> Iterator[Check]:
+def _executors(spark: SparkSession) -> Iterator[MachineCheck]:
     try:
         found = ask_executors(spark)
     except NotFoundError as error:
-        yield Check("executors", "failed", error.message, error.hint)
+        yield MachineCheck("executors", "failed", error.message, error.hint)
         return
     problem = problem_of(found)
     if problem is not None:
-        yield Check("executors", "failed", problem.message, problem.hint)
+        yield MachineCheck("executors", "failed", problem.message, problem.hint)
         return
     assert isinstance(found, list), "anything else is a problem"
     for executor in found:
-        yield Check("executors", "ok", _described(executor))
+        yield MachineCheck("executors", "ok", _described(executor))
 
 
 def _described(executor: Executor) -> str:
@@ -61,7 +61,7 @@ def _described(executor: Executor) -> str:
     return f"{executor.host}: Python {executor.python} ({executor.interpreter}), {packages}"
 
 
-def _connector(spark: SparkSession, connector: Connector, warehouse: str) -> Check:
+def _connector(spark: SparkSession, connector: Connector, warehouse: str) -> MachineCheck:
     """Ask the JVM, which knows all jars wherever they come from."""
     scheme = "s3a" if connector.name == "hadoop-aws" else warehouse.partition(":")[0].lower()
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the way to the JVM
@@ -74,7 +74,7 @@ def _connector(spark: SparkSession, connector: Connector, warehouse: str) -> Che
         return connector_check(connector, None, version)
 
 
-def _shared(spark: SparkSession, warehouse: str) -> Iterator[Check]:
+def _shared(spark: SparkSession, warehouse: str) -> Iterator[MachineCheck]:
     """Check whether executors see folders shared with the driver: the warehouse, and checkpoints of stateful jobs."""
     if not is_cluster(spark):
         return
@@ -82,9 +82,9 @@ def _shared(spark: SparkSession, warehouse: str) -> Iterator[Check]:
     if folder is not None:
         blind = check_shared(spark, folder)
         if blind is None:
-            yield Check("shared disk", "ok", f"executors see the warehouse {folder}")
+            yield MachineCheck("shared disk", "ok", f"executors see the warehouse {folder}")
         else:
-            yield Check(
+            yield MachineCheck(
                 "shared disk",
                 "failed",
                 f"executors on {blind} do not see the folder {folder}, which is the warehouse",
@@ -94,9 +94,9 @@ def _shared(spark: SparkSession, warehouse: str) -> Iterator[Check]:
         there = next(parent for parent in (root, *root.parents) if parent.is_dir())
         blind = check_shared(spark, str(there))
         if blind is None:
-            yield Check("shared disk", "ok", f"executors see the place of checkpoints, {root}")
+            yield MachineCheck("shared disk", "ok", f"executors see the place of checkpoints, {root}")
         else:
-            yield Check(
+            yield MachineCheck(
                 "shared disk",
                 "warning",
                 f"executors on {blind} do not see the place of checkpoints, {root}: jobs without state run, those with state "

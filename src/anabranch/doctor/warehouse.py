@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.place import DATABASE_SUFFIX
-from anabranch.doctor.check import Check
+from anabranch.doctor.check import MachineCheck
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.checkpoint import FOLDER, local_root
 from anabranch.runtime import Runtime
@@ -28,11 +28,11 @@ _COARSE_MILLIS = 1_000
 _REFUSED = "check what the credentials may do: list, read, write and delete below the warehouse."
 
 
-def warehouse_checks(warehouse: str, *, read_only: bool, runtime: Runtime) -> Iterator[Check]:
+def warehouse_checks(warehouse: str, *, read_only: bool, runtime: Runtime) -> Iterator[MachineCheck]:
     """Check whether a warehouse can be listed, read and written, whether one of several writers wins, and its clock."""
     try:
         storage = _opened(warehouse)
-        yield Check("warehouse", "ok", _described(storage))
+        yield MachineCheck("warehouse", "ok", _described(storage))
     except AnabranchError as error:
         yield _failed("warehouse", error)
         return
@@ -44,7 +44,7 @@ def warehouse_checks(warehouse: str, *, read_only: bool, runtime: Runtime) -> It
     yield from trial.read_only() if read_only else trial.all()
 
 
-def checkpoint_checks(warehouse: str) -> Iterator[Check]:
+def checkpoint_checks(warehouse: str) -> Iterator[MachineCheck]:
     """Check whether jobs can keep local checkpoints on this machine."""
     try:
         root = local_root(warehouse)
@@ -59,9 +59,9 @@ def checkpoint_checks(warehouse: str) -> Iterator[Check]:
     there = next(parent for parent in (place, *place.parents) if parent.exists())
     obstacle = _cannot_write(there)
     if obstacle is None:
-        yield Check("checkpoints", "ok", f"jobs keep them {what}: {place}")
+        yield MachineCheck("checkpoints", "ok", f"jobs keep them {what}: {place}")
         return
-    yield Check(
+    yield MachineCheck(
         "checkpoints",
         "warning" if root is None else "failed",
         f"jobs keep them {what}: {place}, but {obstacle}",
@@ -119,16 +119,16 @@ def _described(storage: Storage) -> str:
     return storage.url + (f" ({', '.join(told)})" if told else "")
 
 
-def _not_there_yet(folder: Path, *, read_only: bool) -> Check:
+def _not_there_yet(folder: Path, *, read_only: bool) -> MachineCheck:
     if read_only:
-        return Check("warehouse: list", "failed", f"there is no {folder}", "check the path.")
+        return MachineCheck("warehouse: list", "failed", f"there is no {folder}", "check the path.")
     there = next(parent for parent in folder.parents if parent.exists())
     obstacle = _cannot_write(there)
     if obstacle is not None:
-        return Check(
+        return MachineCheck(
             "warehouse: write", "failed", f"it is not there, and {obstacle}", "choose another place."
         )
-    return Check(
+    return MachineCheck(
         "warehouse: list",
         "missing",
         f"there is no {folder} yet, and it can be made",
@@ -136,8 +136,8 @@ def _not_there_yet(folder: Path, *, read_only: bool) -> Check:
     )
 
 
-def _failed(name: str, error: AnabranchError, hint: str = _REFUSED) -> Check:
-    return Check(name, "failed", error.message, error.hint or hint)
+def _failed(name: str, error: AnabranchError, hint: str = _REFUSED) -> MachineCheck:
+    return MachineCheck(name, "failed", error.message, error.hint or hint)
 
 
 @dataclass
@@ -147,13 +147,13 @@ class _Trial:
     storage: Storage
     runtime: Runtime
 
-    def read_only(self) -> Iterator[Check]:
+    def read_only(self) -> Iterator[MachineCheck]:
         listed = self._list()
         yield listed
         if listed.status == "ok":
             yield self._read_something()
 
-    def all(self) -> Iterator[Check]:
+    def all(self) -> Iterator[MachineCheck]:
         listed = self._list()
         yield listed
         if listed.status != "ok":
@@ -165,7 +165,7 @@ class _Trial:
         try:
             self.storage.put(probe, b"probe")
         except AnabranchError as error:
-            yield Check(
+            yield MachineCheck(
                 "warehouse: write",
                 "failed",
                 error.message,
@@ -176,7 +176,7 @@ class _Trial:
             self._remove_quietly(probe)
             return
         after = clock.now_millis()
-        yield Check("warehouse: write", "ok", f"an object was written in {after - before} ms")
+        yield MachineCheck("warehouse: write", "ok", f"an object was written in {after - before} ms")
         try:
             yield self._step("warehouse: read", lambda: self._read_back(probe))
             yield self._step("warehouse: clock", lambda: self._clock(probe, before, after))
@@ -186,35 +186,35 @@ class _Trial:
             removed = self._remove([probe, contested])
         yield removed
 
-    def _step(self, name: str, call: Callable[[], Check]) -> Check:
+    def _step(self, name: str, call: Callable[[], MachineCheck]) -> MachineCheck:
         try:
             return call()
         except AnabranchError as error:
             return _failed(name, error)
 
-    def _list(self) -> Check:
-        def listed() -> Check:
+    def _list(self) -> MachineCheck:
+        def listed() -> MachineCheck:
             catalog = FilesystemCatalog(self.storage, runtime=self.runtime)
             databases = catalog.databases()
             if databases or local_folder(self.storage.url) is not None:
                 catalog.check_there(databases)
             told = f"{len(databases)} databases" if len(databases) != 1 else "1 database"
-            return Check("warehouse: list", "ok", told)
+            return MachineCheck("warehouse: list", "ok", told)
 
         return self._step("warehouse: list", listed)
 
-    def _read_something(self) -> Check:
+    def _read_something(self) -> MachineCheck:
         """Read something that exists: the first schema of the first table."""
 
-        def read() -> Check:
+        def read() -> MachineCheck:
             for database in self.storage.list_folders():
                 if not database.endswith(DATABASE_SUFFIX):
                     continue
                 for table in self.storage.list_folders(database):
                     for found in self.storage.list(f"{table}/schema"):
                         self.storage.get(found.path)
-                        return Check("warehouse: read", "ok", f"{found.path} was read")
-            return Check(
+                        return MachineCheck("warehouse: read", "ok", f"{found.path} was read")
+            return MachineCheck(
                 "warehouse: read",
                 "missing",
                 "not tried, for there is no table yet",
@@ -223,26 +223,26 @@ class _Trial:
 
         return self._step("warehouse: read", read)
 
-    def _read_back(self, probe: str) -> Check:
+    def _read_back(self, probe: str) -> MachineCheck:
         found = self.storage.get(probe)
         if found == b"probe":
-            return Check("warehouse: read", "ok", "the object was read back")
-        return Check(
+            return MachineCheck("warehouse: read", "ok", "the object was read back")
+        return MachineCheck(
             "warehouse: read",
             "failed",
             f"the object that was written came back with other content ({len(found)} bytes)",
             "look for what stands between this machine and the store: a cache, or a proxy that changes answers.",
         )
 
-    def _clock(self, probe: str, before: int, after: int) -> Check:
+    def _clock(self, probe: str, before: int, after: int) -> MachineCheck:
         store = self.storage.info(probe).modified_millis
         ahead, behind = store - after, before - store - _COARSE_MILLIS
         apart = max(ahead, behind, 0)
         if apart <= _CLOCKS_APART_MILLIS:
             told = "within a second" if apart < _COARSE_MILLIS else f"{apart / 1000:.0f} s"
-            return Check("warehouse: clock", "ok", f"of the store and of this machine: {told}")
+            return MachineCheck("warehouse: clock", "ok", f"of the store and of this machine: {told}")
         which = "ahead of" if ahead > 0 else "behind"
-        return Check(
+        return MachineCheck(
             "warehouse: clock",
             "warning",
             f"the store's clock is {apart / 1000:,.0f} s {which} this machine's: times of snapshots and the age of files "
@@ -250,7 +250,7 @@ class _Trial:
             "set the clock of this machine, by NTP say.",
         )
 
-    def _compete(self, contested: str) -> Check:
+    def _compete(self, contested: str) -> MachineCheck:
         """Let several writers put an object of one name at the same moment, as commits do: only one may win."""
         with ThreadPoolExecutor(_WRITERS) as threads:
             tries = [
@@ -260,8 +260,10 @@ class _Trial:
             winners = sum([one.result() for one in tries])
         late = self.storage.put_if_absent(contested, b"late")
         if winners == 1 and not late:
-            return Check("warehouse: commit", "ok", f"of {_WRITERS} writers of one name exactly one has won")
-        return Check(
+            return MachineCheck(
+                "warehouse: commit", "ok", f"of {_WRITERS} writers of one name exactly one has won"
+            )
+        return MachineCheck(
             "warehouse: commit",
             "failed",
             f"of {_WRITERS} writers of one name {winners} have won{', and another one afterwards' if late else ''}: commits "
@@ -269,26 +271,26 @@ class _Trial:
             "use a store with conditional writes (If-None-Match: *), and a version of the server that has them.",
         )
 
-    def _remove(self, paths: list[str]) -> Check:
+    def _remove(self, paths: list[str]) -> MachineCheck:
         try:
             for path in paths:
                 self.storage.delete(path)
             left = [path for path in paths if self.storage.exists(path)]
         except AnabranchError as error:
-            return Check(
+            return MachineCheck(
                 "warehouse: delete",
                 "failed",
                 error.message,
                 f"{error.hint or _REFUSED} Until then objects called {_PROBES}... lie in the warehouse.",
             )
         if left:
-            return Check(
+            return MachineCheck(
                 "warehouse: delete",
                 "failed",
                 f"{', '.join(left)} is there although it was removed",
                 "look for retention rules or a lock of the bucket; expiry needs to remove files.",
             )
-        return Check("warehouse: delete", "ok", "what was written is removed again")
+        return MachineCheck("warehouse: delete", "ok", "what was written is removed again")
 
     def _remove_quietly(self, path: str) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from anabranch.duck.rows import SqlRows, in_our_words
-from anabranch.duck.session import Session, key_of, opened, same_name
+from anabranch.duck.session import DuckSession, key_of, opened, same_name
 from anabranch.duck.statements import check_reads, explained, only_spark
 from anabranch.duck.words import Word, statements_of, words_of
 from anabranch.errors import AnabranchError, SqlError
@@ -39,7 +39,7 @@ def duckdb(lake: Lake) -> DuckDBPyConnection:
         >>> connection.sql("SELECT sum(price) FROM db.orders").fetchone()
         (100.0,)
     """
-    session = Session(lake)
+    session = DuckSession(lake)
     found = [(database, name) for database in lake.databases() for name in lake.tables(database)]
     for database, name in found:
         try:
@@ -68,7 +68,7 @@ def sql(lake: Lake, statement: str) -> SqlRows:
     told = upkeep_statements.answer(statement, lambda parts: opened(lake, parts))
     if told is None:
         check_reads(words, statement)
-    session = Session(lake, {word.name for word in words if word.kind in ("word", "quoted")})
+    session = DuckSession(lake, {word.name for word in words if word.kind in ("word", "quoted")})
     shown = _listed(lake, words) if told is None else told
     if shown is not None:
         return SqlRows(statement, session.connection.from_arrow(shown))

@@ -38,7 +38,7 @@ CATALOG = "lake"
 _MOMENTS = "anabranch_moments"
 
 
-class Session:
+class DuckSession:
     """A connection, and the tables registered with it so far."""
 
     def __init__(self, lake: Lake, names: Collection[str] = ()) -> None:

@@ -18,11 +18,11 @@ from anabranch.expr.bound import (
     ALWAYS,
     NEVER,
     BoundColumn,
+    BoundConstant,
     BoundPredicate,
     Compare,
     CompareColumns,
     Computed,
-    Constant,
     LikeTest,
     NaNTest,
     NullTest,
@@ -114,7 +114,7 @@ def _listed(names: Iterable[str]) -> str:
 def _bind(predicate: Predicate, fields: Sequence[Field], *, negated: bool) -> BoundPredicate:
     match predicate:
         case nodes.Constant(value=value):
-            return Constant(value != negated)
+            return BoundConstant(value != negated)
         case nodes.Not(child=child):
             return _bind(child, fields, negated=not negated)
         case nodes.And(children=children) | nodes.Or(children=children):
@@ -317,7 +317,7 @@ def _rebound(test: BoundPredicate, fields: Sequence[Field]) -> BoundPredicate:
     if _Fate.UNCLEAR in older:
         return ALWAYS
     if _Fate.MISSING in older:
-        return Constant(isinstance(test, NullTest) and not test.negated)
+        return BoundConstant(isinstance(test, NullTest) and not test.negated)
     match test, older:
         case CompareColumns(op=op), [BoundColumn() as left, BoundColumn() as right]:
             comparable = common_type(left.type, right.type) is not None

@@ -84,7 +84,7 @@ class BoundPredicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant(BoundPredicate):
+class BoundConstant(BoundPredicate):
     """TRUE for every row or for none."""
 
     value: bool
@@ -93,8 +93,8 @@ class Constant(BoundPredicate):
         return "TRUE" if self.value else "FALSE"
 
 
-ALWAYS = Constant(True)
-NEVER = Constant(False)
+ALWAYS = BoundConstant(True)
+NEVER = BoundConstant(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def tests(predicate: BoundPredicate) -> Iterator[BoundPredicate]:
     if isinstance(predicate, AllOf | AnyOf):
         for child in predicate.children:
             yield from tests(child)
-    elif not isinstance(predicate, Constant):
+    elif not isinstance(predicate, BoundConstant):
         yield predicate
 
 
@@ -283,7 +283,7 @@ def replace_tests(
             return conjunction(replace_tests(c, replacement) for c in children)
         case AnyOf(children=children):
             return disjunction(replace_tests(c, replacement) for c in children)
-        case Constant():
+        case BoundConstant():
             return predicate
         case _:
             return replacement(predicate)

@@ -64,7 +64,7 @@ def _truth(
     predicate: b.BoundPredicate, data_of: Callable[[b.BoundColumn], _Data], constant: Callable[[bool], _Data]
 ) -> _Data:
     match predicate:
-        case b.Constant(value=value):
+        case b.BoundConstant(value=value):
             return constant(value)
         case b.AllOf(children=children):
             return _all_of([_truth(c, data_of, constant) for c in children])

@@ -12,7 +12,7 @@ _SHOWN = 100
 """Characters of a long line shown around an error."""
 
 
-class Kind(Enum):
+class FilterTokenKind(Enum):
     NUMBER = "number"
     TEXT = "text"
     BINARY = "binary"
@@ -23,8 +23,8 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    kind: Kind
+class FilterToken:
+    kind: FilterTokenKind
     text: str
     """The characters of the filter, quotes included."""
     start: int
@@ -32,7 +32,7 @@ class Token:
     @property
     def word(self) -> str:
         """A keyword in capitals; empty for tokens that cannot be one."""
-        return self.text.upper() if self.kind is Kind.WORD else ""
+        return self.text.upper() if self.kind is FilterTokenKind.WORD else ""
 
     @property
     def unquoted(self) -> str:
@@ -42,27 +42,27 @@ class Token:
 
     def __str__(self) -> str:
         match self.kind:
-            case Kind.END:
+            case FilterTokenKind.END:
                 return "the end of the filter"
-            case Kind.TEXT | Kind.BINARY | Kind.NAME:
+            case FilterTokenKind.TEXT | FilterTokenKind.BINARY | FilterTokenKind.NAME:
                 return self.text
             case _:
                 return f"'{self.text}'"
 
 
-def tokenize(sql: str) -> list[Token]:
+def tokenize(sql: str) -> list[FilterToken]:
     """The tokens of the text, the last one of kind END. Raises `PredicateError`."""
     tokens, at = [], 0
     while True:
         at = _skip_space(sql, at)
         if at == len(sql):
-            tokens.append(Token(Kind.END, "", at))
+            tokens.append(FilterToken(FilterTokenKind.END, "", at))
             return tokens
         found = _TOKEN.match(sql, at)
         if found is None:
             raise _unreadable(sql, at)
         assert found.lastgroup is not None
-        tokens.append(Token(Kind[found.lastgroup], found[0], at))
+        tokens.append(FilterToken(FilterTokenKind[found.lastgroup], found[0], at))
         at = found.end()
 
 

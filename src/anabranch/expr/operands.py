@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from anabranch.errors import PredicateError
-from anabranch.expr.lexer import Kind, Token, error_at, tokenize
+from anabranch.expr.lexer import FilterToken, FilterTokenKind, error_at, tokenize
 from anabranch.expr.names import RESERVED
 from anabranch.expr.nodes import Column, Literal
 from anabranch.expr.values import (
@@ -53,10 +53,12 @@ class OperandReader:
     def bare_operand(self) -> Column | Literal:
         """A column or a value."""
         token, after = self.peek(), self.peek(1)
-        if token.kind is Kind.NAME or (token.kind is Kind.WORD and token.word not in RESERVED):
-            if after.kind is Kind.TEXT and token.word in _TYPED:
+        if token.kind is FilterTokenKind.NAME or (
+            token.kind is FilterTokenKind.WORD and token.word not in RESERVED
+        ):
+            if after.kind is FilterTokenKind.TEXT and token.word in _TYPED:
                 return self._typed_literal()
-            if token.word == "INTERVAL" and after.kind in {Kind.TEXT, Kind.NUMBER}:
+            if token.word == "INTERVAL" and after.kind in {FilterTokenKind.TEXT, FilterTokenKind.NUMBER}:
                 raise self.error(
                     "INTERVAL is not supported in filters", "compute the moment and compare with it"
                 )
@@ -94,18 +96,20 @@ class OperandReader:
     def text(self, what: str) -> str:
         """A text in quotes; `what` says what it is for."""
         token = self.peek()
-        if token.kind is not Kind.TEXT:
+        if token.kind is not FilterTokenKind.TEXT:
             raise self.error(f"expected {what} in single quotes, found {token}")
         self._at += 1
         return token.unquoted
 
-    def peek(self, ahead: int = 0) -> Token:
+    def peek(self, ahead: int = 0) -> FilterToken:
         """The token that comes next, or one further on."""
         return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
 
     def accept(self, text: str) -> bool:
         """Go past the keyword or symbol if it comes next."""
-        found = self.peek().word == text or (self.peek().kind is Kind.SYMBOL and self.peek().text == text)
+        found = self.peek().word == text or (
+            self.peek().kind is FilterTokenKind.SYMBOL and self.peek().text == text
+        )
         self._at += found
         return found
 
@@ -114,14 +118,16 @@ class OperandReader:
         if not self.accept(text):
             raise self.error(f"expected {text}, found {self.peek()}", hint)
 
-    def built(self, token: Token, build: Callable[[], _Built]) -> _Built:
+    def built(self, token: FilterToken, build: Callable[[], _Built]) -> _Built:
         """Return the result of `build`; the position is added to an error that it raises."""
         try:
             return build()
         except PredicateError as error:
             raise self.error(error.message, error.hint, at=token) from None
 
-    def error(self, message: str, hint: str | None = None, *, at: Token | None = None) -> PredicateError:
+    def error(
+        self, message: str, hint: str | None = None, *, at: FilterToken | None = None
+    ) -> PredicateError:
         return error_at(self._sql, (at or self.peek()).start, message, hint)
 
     def _path(self) -> Column:
@@ -132,10 +138,10 @@ class OperandReader:
 
     def _name(self) -> str:
         token = self.peek()
-        if token.kind is Kind.NAME:
+        if token.kind is FilterTokenKind.NAME:
             self._at += 1
             return token.unquoted
-        if token.kind is not Kind.WORD:
+        if token.kind is not FilterTokenKind.WORD:
             raise self.error(f"expected a name, found {token}")
         self._at += 1
         return token.text
@@ -172,39 +178,39 @@ class OperandReader:
     def _plain_literal(self) -> Literal | None:
         """A literal without a type in front of it; None if there is none here."""
         token = self.peek()
-        sign = token.text if token.kind is Kind.SYMBOL and token.text in {"+", "-"} else ""
+        sign = token.text if token.kind is FilterTokenKind.SYMBOL and token.text in {"+", "-"} else ""
         if sign:
             self._at += 1
-            if self.peek().kind is not Kind.NUMBER:
+            if self.peek().kind is not FilterTokenKind.NUMBER:
                 raise self.error(f"expected a number after {sign!r}, found {self.peek()}")
         token = self.peek()
         match token.kind:
-            case Kind.NUMBER:
+            case FilterTokenKind.NUMBER:
                 number = number_of(token.text)
                 value: Value = number
                 if sign == "-":
                     # Decimal's own minus rounds to the precision of the thread's context.
                     value = number.copy_negate() if isinstance(number, Decimal) else -number
-            case Kind.TEXT:
+            case FilterTokenKind.TEXT:
                 value = token.unquoted
-            case Kind.BINARY:
+            case FilterTokenKind.BINARY:
                 value = self._bytes(token)
-            case Kind.WORD if token.word in {"TRUE", "FALSE"}:
+            case FilterTokenKind.WORD if token.word in {"TRUE", "FALSE"}:
                 value = token.word == "TRUE"
-            case Kind.WORD if token.word == "NULL":
+            case FilterTokenKind.WORD if token.word == "NULL":
                 value = None
             case _:
                 return None
         self._at += 1
         return self.built(token, lambda: Literal(value))
 
-    def _bytes(self, token: Token) -> bytes:
+    def _bytes(self, token: FilterToken) -> bytes:
         if not re.fullmatch("(?:[0-9a-fA-F]{2})*", digits := token.text[2:-1]):
             raise self.error(f"{token} is not made of pairs of hexadecimal digits")
         return bytes.fromhex(digits)
 
 
-def _operand_hint(token: Token) -> str | None:
+def _operand_hint(token: FilterToken) -> str | None:
     if token.word in RESERVED:
         return f"put a column of this name in back-ticks: `{token.text}`"
     return None

@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 from anabranch.errors import PredicateError
 from anabranch.expr import nodes as n
 from anabranch.expr.function_text import may_compute, parse_computing
-from anabranch.expr.lexer import Kind, Token
+from anabranch.expr.lexer import FilterToken, FilterTokenKind
 from anabranch.expr.like import DEFAULT_ESCAPE
 from anabranch.expr.operands import OperandReader
 
@@ -91,9 +91,9 @@ def _ordered(value: Any) -> tuple[bool, Any]:
 class _Level:
     """Parser state inside one pair of parentheses, or outside of all."""
 
-    start: Token
+    start: FilterToken
     """Where the term being read begins."""
-    negations: list[Token] = field(default_factory=list)
+    negations: list[FilterToken] = field(default_factory=list)
     """The NOTs before it."""
     conjuncts: list[n.Predicate] = field(default_factory=list)
     """What it is joined to by AND."""
@@ -105,7 +105,7 @@ class _Parser(OperandReader):
     """Conditions. Parentheses are kept on a stack of ours: how deep they go is up to whoever wrote the filter."""
 
     def whole(self) -> n.Predicate:
-        if self.peek().kind is Kind.END:
+        if self.peek().kind is FilterTokenKind.END:
             raise PredicateError("the filter is empty", hint="leave the filter out to keep every row")
         levels = [_Level(self.peek())]
         while True:
@@ -114,7 +114,7 @@ class _Parser(OperandReader):
             while not self._joined(levels[-1], term := self._test(term, levels[-1].start)):
                 level = levels.pop()
                 if not levels:
-                    if self.peek().kind is not Kind.END:
+                    if self.peek().kind is not FilterTokenKind.END:
                         raise self.error(f"expected AND, OR or the end, found {self.peek()}")
                     return self._truth(self._closed(level, term), level.start)
                 self.expect(")")
@@ -171,12 +171,12 @@ class _Parser(OperandReader):
         self.expect(")")
         return n.StartsWith(column, prefix)
 
-    def _test(self, left: _Term, start: Token) -> _Term:
+    def _test(self, left: _Term, start: FilterToken) -> _Term:
         """The term with the test that may follow an operand."""
         if isinstance(left, n.Predicate):
             return left
         token = self.peek()
-        if token.kind is Kind.SYMBOL and token.text in _COMPARISONS:
+        if token.kind is FilterTokenKind.SYMBOL and token.text in _COMPARISONS:
             self.accept(token.text)
             return self._compared(n.Operator(_COMPARISONS[token.text]), left, self.operand(), token)
         if self.accept("IS"):
@@ -189,7 +189,7 @@ class _Parser(OperandReader):
             return left
         return n.Not(test) if negated else test
 
-    def _state(self, left: n.Column | n.Literal, start: Token) -> n.Predicate:
+    def _state(self, left: n.Column | n.Literal, start: FilterToken) -> n.Predicate:
         """Parse what follows IS."""
         negated = self.accept("NOT")
         column = self._column(left, start)
@@ -203,7 +203,7 @@ class _Parser(OperandReader):
             test = n.IsNull(column)
         return n.Not(test) if negated else test
 
-    def _membership(self, left: n.Column | n.Literal, start: Token) -> n.Predicate | None:
+    def _membership(self, left: n.Column | n.Literal, start: FilterToken) -> n.Predicate | None:
         """The tests that a NOT may stand before, from their keyword on; None if none comes next."""
         token = self.peek()
         match token.word:
@@ -225,13 +225,13 @@ class _Parser(OperandReader):
                 return self.built(token, partial(n.Like, column, pattern, escape))
         return None
 
-    def _column(self, operand: _Term, start: Token) -> n.Column:
+    def _column(self, operand: _Term, start: FilterToken) -> n.Column:
         if not isinstance(operand, n.Column):
             raise self.error("expected a column here", at=start)
         return operand
 
     def _compared(
-        self, op: n.Operator, left: n.Column | n.Literal, right: n.Column | n.Literal, token: Token
+        self, op: n.Operator, left: n.Column | n.Literal, right: n.Column | n.Literal, token: FilterToken
     ) -> n.Predicate:
         if isinstance(left, n.Column):
             return n.Comparison(op, left, right)
@@ -244,7 +244,7 @@ class _Parser(OperandReader):
             raise self.error("this compares two values and no column", at=token)
         return n.Constant(bool(_PYTHON[op](_ordered(left.value), _ordered(right.value))))
 
-    def _truth(self, term: _Term, start: Token) -> n.Predicate:
+    def _truth(self, term: _Term, start: FilterToken) -> n.Predicate:
         """A condition out of what stands where a condition must."""
         match term:
             case n.Predicate():

@@ -19,10 +19,10 @@ from anabranch.expr.bound import (
     AnyOf,
     ArrowScalar,
     BoundColumn,
+    BoundConstant,
     BoundPredicate,
     Compare,
     Computed,
-    Constant,
     LikeTest,
     NaNTest,
     NullTest,
@@ -173,7 +173,7 @@ class _Pruner:
 
     def keep(self, predicate: BoundPredicate) -> _Mask:
         match predicate:
-            case Constant(value=value):
+            case BoundConstant(value=value):
                 return np.full(len(self._rows), value)
             case AllOf(children=children):
                 mask = self.keep(children[0])
@@ -323,7 +323,7 @@ def _count_below(values: ArrowArray, bounds: ArrowArray, *, equal: bool) -> npt.
 def _values(predicate: BoundPredicate, field_id: int) -> set[Physical | None] | None:
     """The only values, None standing for null, that the field has where the predicate is TRUE; None if unknown."""
     match predicate:
-        case Constant(value=False):
+        case BoundConstant(value=False):
             return set()
         case AllOf(children=children):
             known = [values for c in children if (values := _values(c, field_id)) is not None]

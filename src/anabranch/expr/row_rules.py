@@ -33,7 +33,7 @@ _NAME = re.compile(r"[\w-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class RowCheck:
     """A condition that rows must not make FALSE."""
 
     name: str
@@ -48,7 +48,7 @@ class RowRules:
 
     fields: tuple[t.Field, ...]
     """Columns with a default."""
-    checks: tuple[Check, ...]
+    checks: tuple[RowCheck, ...]
 
     @classmethod
     def of(cls, schema: TableSchema) -> RowRules:
@@ -125,13 +125,13 @@ def _default(field: t.Field) -> Any:
     return pa.scalar(value, to_arrow_type(field.type))
 
 
-def _check(name: str, text: str, fields: Sequence[t.Field]) -> Check:
+def _check(name: str, text: str, fields: Sequence[t.Field]) -> RowCheck:
     if not _NAME.fullmatch(name):
         raise OptionError(
             f"'{name}' cannot name a check", hint="use letters, digits, underscores and hyphens, at most 100."
         )
     try:
-        return Check(name, text, bind(Not(parse(text)), fields))
+        return RowCheck(name, text, bind(Not(parse(text)), fields))
     except PredicateError as error:
         raise OptionError(
             f"the check '{name}' of the table, {text}, does not fit its columns: {error.message}",
@@ -139,7 +139,7 @@ def _check(name: str, text: str, fields: Sequence[t.Field]) -> Check:
         ) from error
 
 
-def _refuse_violations(check: Check, rows: pa.Table) -> None:
+def _refuse_violations(check: RowCheck, rows: pa.Table) -> None:
     try:
         violated = filter_mask(check.violated, rows)
     except PredicateError as error:

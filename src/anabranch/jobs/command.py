@@ -14,7 +14,7 @@ from anabranch.jobs.load import NoSessionError, jobs_of, load_all, travel
 from anabranch.jobs.local_spark import local_spark
 from anabranch.jobs.plan import chosen, feeds, in_order
 from anabranch.jobs.prepare import Run, goes_on_at
-from anabranch.jobs.preview import Planned, planned_job, preview
+from anabranch.jobs.preview import PlannedJob, planned_job, preview
 from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.supervise import Policy, Stop
@@ -23,7 +23,7 @@ from anabranch.storage.open import open_storage
 
 __all__ = [
     "JobStatus",
-    "Planned",
+    "PlannedJob",
     "Policy",
     "Run",
     "Schedule",
@@ -72,7 +72,7 @@ def declared(
         return chosen(list(jobs_of(load_all(files))), names)
 
 
-def planned(warehouse: str, jobs: Sequence[Job], how: Run, spark: Spark) -> list[Planned]:
+def planned(warehouse: str, jobs: Sequence[Job], how: Run, spark: Spark) -> list[PlannedJob]:
     """Return the jobs in start order, each with what has changed since its last start; nothing is written.
 
     Spark is started where it must tell whether the operators with state are the same.

@@ -50,7 +50,7 @@ class Deployment(JsonFile):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class StartChanges:
     """What is different in a job since its last start."""
 
     told: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def deployed(checkpoint: JobCheckpoint) -> Deployment | None:
     return Deployment.find(checkpoint.storage, _FILE, whole=True)
 
 
-def changes(before: Deployment | None, now: Deployment, *, knows_state: bool = True) -> Changes:
+def changes(before: Deployment | None, now: Deployment, *, knows_state: bool = True) -> StartChanges:
     """Compare two starts of a job.
 
     Args:
@@ -98,7 +98,7 @@ def changes(before: Deployment | None, now: Deployment, *, knows_state: bool = T
         knows_state: whether the operators of this one are known: without Spark they are not.
     """
     if before is None:
-        return Changes()
+        return StartChanges()
     told, misfits = [], [*_of_sources(before, now)]
     if before.code != now.code:
         told.append(f"its code is {_short(now.code)}, was {_short(before.code)}")
@@ -113,7 +113,7 @@ def changes(before: Deployment | None, now: Deployment, *, knows_state: bool = T
         misfits.append(_of_state(before, now))
     if before.mode != now.mode and (before.state or now.state):
         misfits.append(f"its mode is {now.mode}, was {before.mode}")
-    return Changes((*told, *misfits), tuple(misfits))
+    return StartChanges((*told, *misfits), tuple(misfits))
 
 
 def deploy(checkpoint: JobCheckpoint, now: Deployment, job: str) -> tuple[str, ...]:

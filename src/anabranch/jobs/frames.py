@@ -49,7 +49,7 @@ _VIEWS = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceReading:
     """How the sources of a job are read."""
 
     lake: Lake
@@ -60,12 +60,12 @@ class Reading:
     """By source, options that replace those for its start."""
 
 
-def frames_of(job: Job, reading: Reading) -> dict[str, DataFrame]:
+def frames_of(job: Job, reading: SourceReading) -> dict[str, DataFrame]:
     """Return a job's sources as DataFrames, by name. Raises `NotFoundError`, `OptionError`, `InvalidInputError`."""
     return {name: _frame(name, source, reading) for name, source in job.sources.items()}
 
 
-def is_batch(job: Job, reading: Reading) -> bool:
+def is_batch(job: Job, reading: SourceReading) -> bool:
     """Whether none of the sources of a job is a stream. Functions among them are called to find out."""
     streams = [source.is_stream for source in job.sources.values()]
     if any(streams) or None not in streams:
@@ -140,7 +140,7 @@ def _of_write(prepared: Prepared, lake: Lake) -> dict[str, str]:
     }
 
 
-def _frame(name: str, source: Source, reading: Reading) -> DataFrame:
+def _frame(name: str, source: Source, reading: SourceReading) -> DataFrame:
     lake, start = reading.lake, reading.starts.get(name)
     spark = lake.spark
     frame: Any
@@ -180,12 +180,12 @@ def _started(options: Mapping[str, str], start: Mapping[str, str] | None, keys: 
     return {**kept, **start}
 
 
-def _on_branch(source: Source, reading: Reading) -> str:
+def _on_branch(source: Source, reading: SourceReading) -> str:
     branch = reading.branches.get(source.table or "")
     return source.name if branch is None or "$" in source.name else f"{source.name}$branch_{branch}"
 
 
-def _as_it_is(source: Source, reading: Reading) -> Any:
+def _as_it_is(source: Source, reading: SourceReading) -> Any:
     """Return a table at a moment: pinned now, so that all batches look up in the same snapshot."""
     lake, name, options = reading.lake, _on_branch(source, reading), dict(source.options)
     if not _TABLE_STARTS & options.keys():

@@ -32,7 +32,7 @@ _DECLARED: ContextVar[list[Declared] | None] = ContextVar("jobs that the file de
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeclaredAt:
     """Place where a job is declared."""
 
     file: str
@@ -65,7 +65,7 @@ class Job(Shown):
     mode: Mode
     options: Mapping[str, str] = field(hash=False)
     """Of the write to the sink."""
-    place: Place
+    place: DeclaredAt
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def _declared(  # noqa: PLR0917 - the arguments of a declaration
     trigger: str | None,
     mode: Mode,
     options: Options,
-    place: Place,
+    place: DeclaredAt,
 ) -> Job:
     where = f"job '{name}' ({place})"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -293,10 +293,10 @@ def _check_statement(query: str, made: Job) -> None:
         )
 
 
-def _place() -> Place:
+def _place() -> DeclaredAt:
     """Return where the caller of the declaring function is."""
     frame = sys._getframe(2)  # noqa: SLF001 - as warnings do
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return DeclaredAt(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _running_file() -> str:

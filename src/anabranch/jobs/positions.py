@@ -24,7 +24,7 @@ from anabranch.streaming.offsets import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedPosition:
     """How far a job had read one of its sources."""
 
     kind: str
@@ -41,23 +41,23 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Known positions of a job in its sources."""
+class KnownPositions:
+    """KnownPositions positions of a job in its sources."""
 
-    positions: tuple[Recorded, ...]
+    positions: tuple[RecordedPosition, ...]
     is_complete: bool
     """Whether there are no other sources: the commits that would show them have not expired."""
     point: Point | None = None
     """The streaming batch after which these positions are, if there was one."""
 
-    def with_more(self, others: Iterable[Recorded]) -> Known:
+    def with_more(self, others: Iterable[RecordedPosition]) -> KnownPositions:
         """Add positions of sources that are missing here, from a provider that knows all sources."""
         known = {(one.kind, one.identity) for one in self.positions}
         more = [one for one in others if (one.kind, one.identity) not in known]
         return replace(self, positions=(*self.positions, *more), is_complete=True)
 
 
-def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
+def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownPositions:
     """Return how far a job had read its sources when it had made what a snapshot of a table holds.
 
     Args:
@@ -106,12 +106,14 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> Known:
             at[slot] = (read, begun)
         elif slot in at and slot[0] == "kafka":
             at[slot] = (at[slot][0], _with_new_partitions(at[slot][1], begun))
-    return Known(tuple(dict.fromkeys(_recorded(*known) for known in at.values())), is_complete, point)
+    return KnownPositions(
+        tuple(dict.fromkeys(_recorded(*known) for known in at.values())), is_complete, point
+    )
 
 
-def first_positions(entries: Iterable[LineageEntry]) -> dict[str, Known]:
+def first_positions(entries: Iterable[LineageEntry]) -> dict[str, KnownPositions]:
     """Return, by job, where it began to read its sources, given the entries of commits from its first one on, oldest first."""
-    found: dict[str, dict[tuple[str, str], Recorded]] = {}
+    found: dict[str, dict[tuple[str, str], RecordedPosition]] = {}
     for entry in entries:
         if entry.is_of_no_job:
             continue
@@ -120,7 +122,7 @@ def first_positions(entries: Iterable[LineageEntry]) -> dict[str, Known]:
             begin = _begin_of(read)
             if _slot(read) not in begun and begin is not None:
                 begun[_slot(read)] = _recorded(read, begin)
-    return {job: Known(tuple(begun.values()), is_complete=True) for job, begun in found.items()}
+    return {job: KnownPositions(tuple(begun.values()), is_complete=True) for job, begun in found.items()}
 
 
 def known_positions(
@@ -130,7 +132,7 @@ def known_positions(
     indexed: Callable[[], Iterable[Positions]],
     *,
     is_all: bool = True,
-) -> Known:
+) -> KnownPositions:
     """Return how far a job had read its sources by a moment: from its commits, or lineage if those have expired.
 
     Args:
@@ -157,13 +159,13 @@ def known_positions(
                 f"certain how far it had read: {problem}",
                 hint="begin with positions in the options of the sources.",
             ) from None
-        return Known(tuple(indexed_positions(positions, job)), is_all, Point.of(positions[0].entry))
+        return KnownPositions(tuple(indexed_positions(positions, job)), is_all, Point.of(positions[0].entry))
     if known.is_complete:
         return known
     return replace(known.with_more(indexed_positions(indexed(), job)), is_complete=is_all)
 
 
-def indexed_positions(positions: Iterable[Positions], job: str) -> list[Recorded]:
+def indexed_positions(positions: Iterable[Positions], job: str) -> list[RecordedPosition]:
     """Return the positions of a job among those in the lineage index.
 
     Raises `CorruptTableError`: it may not know the newest.
@@ -176,7 +178,7 @@ def indexed_positions(positions: Iterable[Positions], job: str) -> list[Recorded
                 hint="mend the table, or begin without --from-tag, with positions in the options of the sources.",
             )
     return [
-        Recorded(one.kind, one.name, _identity(one), _json(one.position))
+        RecordedPosition(one.kind, one.name, _identity(one), _json(one.position))
         for found in positions
         if found.job == job
         for one in found.sources
@@ -271,13 +273,13 @@ def _slot(read: Input) -> tuple[str, str]:
     return ("table", read.table_uuid) if isinstance(read, TableInput) else (read.kind, read.source)
 
 
-def _recorded(read: Input, at: Any) -> Recorded:
+def _recorded(read: Input, at: Any) -> RecordedPosition:
     if isinstance(read, TableInput):
         offset = Offset(read.table_uuid, read.branch_uuid, read.name, at)
-        return Recorded("table", read.name, read.table_uuid, _json(offset.to_dict()))
+        return RecordedPosition("table", read.name, read.table_uuid, _json(offset.to_dict()))
     if read.kind == "kafka" and isinstance(at, dict):
-        return Recorded("kafka", ", ".join(sorted(at)), frozenset(at), _json(at))
-    return Recorded(read.kind, read.name or read.source, read.source, _json(at))
+        return RecordedPosition("kafka", ", ".join(sorted(at)), frozenset(at), _json(at))
+    return RecordedPosition(read.kind, read.name or read.source, read.source, _json(at))
 
 
 def _json(value: Any) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.code import code_version
-from anabranch.jobs.deployment import Changes, changes, deployed, deployment_of, renew_hint
-from anabranch.jobs.frames import Reading, frames_of, rows_of
+from anabranch.jobs.deployment import StartChanges, changes, deployed, deployment_of, renew_hint
+from anabranch.jobs.frames import SourceReading, frames_of, rows_of
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run, goes_on_at, sink_of
 from anabranch.jobs.resume import resumed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedJob:
     """A job, in start order."""
 
     job: str
@@ -45,16 +45,16 @@ class Planned:
 class Preview:
     """What is known of a job's next start."""
 
-    changes: Changes
+    changes: StartChanges
     is_renewed: bool = False
     needs_spark: bool = False
     """Whether only its plan in Spark tells if the operators with state are the same."""
 
 
-def planned_job(job: Job, after: Collection[str], found: Preview) -> Planned:
+def planned_job(job: Job, after: Collection[str], found: Preview) -> PlannedJob:
     """Put together what is told of a job."""
     fits = found.changes.fits or found.is_renewed
-    return Planned(
+    return PlannedJob(
         job.name,
         job.sink,
         tuple(f"{name}: {source}" for name, source in job.sources.items()),
@@ -80,13 +80,13 @@ def preview(job: Job, warehouse: str, how: Run, spark_lake: Lake | None = None) 
         lake = connect(warehouse)
         checkpoint = goes_on_at(job, lake, how)
         if not checkpoint.is_in_use:
-            return Preview(Changes((_beginning(job, lake, how, checkpoint.location),)))
+            return Preview(StartChanges((_beginning(job, lake, how, checkpoint.location),)))
         before = deployed(checkpoint)
         if before is None:
-            return Preview(Changes(("it is not known what it was when it last started",)))
+            return Preview(StartChanges(("it is not known what it was when it last started",)))
         now = deployment_of(job, lake, code_version(Path(job.place.file)), None)
     except NotFoundError:
-        return Preview(Changes())  # a table or a branch is still to be made
+        return Preview(StartChanges())  # a table or a branch is still to be made
     is_other = before.definition is None or before.definition != now.definition
     if spark_lake is not None:
         now = replace(now, state=_state(job, spark_lake, how))
@@ -98,10 +98,10 @@ def preview(job: Job, warehouse: str, how: Run, spark_lake: Lake | None = None) 
 
 
 def _state(job: Job, lake: Lake, how: Run) -> tuple[str, ...] | None:
-    from anabranch.jobs.frames import Reading
+    from anabranch.jobs.frames import SourceReading
     from anabranch.jobs.state.operators import operators_of
 
-    rows = made_by(job, Reading(lake, how.source_branches)).rows
+    rows = made_by(job, SourceReading(lake, how.source_branches)).rows
     return deployment_of(job, lake, None, operators_of(rows, None)).state
 
 
@@ -140,14 +140,14 @@ class Made:
     looked_up: Gathered
 
 
-def made_by(job: Job, reading: Reading) -> Made:
+def made_by(job: Job, reading: SourceReading) -> Made:
     """Return the rows of a job. Raises as `frames_of` and `rows_of`, and what the function raises."""
     with gathering(job.name, mark=lambda run: marked(reading.lake.spark, run)) as reads:
         rows = made_in(reads, job, reading)
     return Made(rows, reads.seen)
 
 
-def made_in(run: JobRun, job: Job, reading: Reading) -> DataFrame:
+def made_in(run: JobRun, job: Job, reading: SourceReading) -> DataFrame:
     """Return the same, in a run that records reads."""
     rows = rows_of(job, frames_of(job, reading), reading.lake)
     before = unknown_rows(None, but=run.seen.inputs, of_jobs=False)

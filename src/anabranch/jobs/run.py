@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.jobs.frames import Reading, is_batch
+from anabranch.jobs.frames import SourceReading, is_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases
 from anabranch.jobs.load import travel
@@ -71,7 +71,7 @@ def run_jobs(
     ordered = in_order(jobs)
     _check_together(ordered, run)
     travel(ordered, lake.spark)
-    reading = Reading(lake, run.source_branches)
+    reading = SourceReading(lake, run.source_branches)
     batches = frozenset(job.name for job in ordered if is_batch(job, reading))
     is_held = leases is not None
     runner = Runner(*(lake, run, schedule, runtime), is_held=is_held, pins_sources=is_held and run.is_on_main)

@@ -14,7 +14,7 @@ from anabranch.jobs.checkpoint import JobCheckpoint, set_aside
 from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.deployment import deploy, deployment_of
-from anabranch.jobs.frames import Reading, start_query, write_batch
+from anabranch.jobs.frames import SourceReading, start_query, write_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.pins import SourcePins
 from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
@@ -25,7 +25,7 @@ from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
 from anabranch.jobs.state.operators import operators_of
 from anabranch.jobs.state.settle import settle
-from anabranch.jobs.task import Running
+from anabranch.jobs.task import RunningTask
 from anabranch.jobs.topics import check_kept
 from anabranch.jobs.trigger import Schedule
 from anabranch.runtime import Runtime
@@ -66,7 +66,7 @@ class Runner:
         """Return what tells when a job may continue whose tables are being corrected."""
         return self.corrections.setdefault(job.name, Correction(self, job))
 
-    def start(self, job: Job, batch: bool) -> Running:
+    def start(self, job: Job, batch: bool) -> RunningTask:
         """Prepare a job and start it."""
         code = code_version(Path(job.place.file))
         if job.name in self.corrections:
@@ -79,7 +79,7 @@ class Runner:
             prepared.checkpoint.sweep()
         if prepared.checkpoint is not None:
             prepared.checkpoint.note_definition(definition_of(job))
-        reading = Reading(self.lake, self.run.source_branches, prepared.starts)
+        reading = SourceReading(self.lake, self.run.source_branches, prepared.starts)
         if batch:
             return self._start_batch(prepared, reading)
         _check_topics(prepared)
@@ -152,7 +152,7 @@ class Runner:
                 "--checkpoint s3a://bucket/folder, with hadoop-aws.",
             )
 
-    def _made(self, job: Job, reading: Reading) -> Made:
+    def _made(self, job: Job, reading: SourceReading) -> Made:
         made = made_by(job, reading)
         if not made.rows.isStreaming:
             raise InvalidInputError(
@@ -185,7 +185,7 @@ class Runner:
         begun, own = checkpoint.known(), definition_of(job)
         return begun is not None and begun.hands_over and own is not None and checkpoint.definitions == {own}
 
-    def _start_batch(self, prepared: Prepared, reading: Reading) -> Running:
+    def _start_batch(self, prepared: Prepared, reading: SourceReading) -> RunningTask:
         job, spark = prepared.job, self.lake.spark
         run, tag = self.runtime.ids.uuid(), f"job-{job.name}"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.errors import InvalidInputError
-from anabranch.jobs.positions import Known, Recorded
+from anabranch.jobs.positions import KnownPositions, RecordedPosition
 from anabranch.jobs.source import Source
 from anabranch.jobs.state.point import Point
 
@@ -25,7 +25,7 @@ class Starts:
     """The batch after which the sources begin there, which determines the state to use."""
 
 
-def starts_at(known: Known, sources: Mapping[str, Source], tables: Mapping[str, str]) -> Starts:
+def starts_at(known: KnownPositions, sources: Mapping[str, Source], tables: Mapping[str, str]) -> Starts:
     """Return options with which the sources of a job begin at recorded positions.
 
     Args:
@@ -37,7 +37,7 @@ def starts_at(known: Known, sources: Mapping[str, Source], tables: Mapping[str, 
     """
     options: dict[str, dict[str, str]] = {}
     missing: list[str] = []
-    taken: set[Recorded] = set()
+    taken: set[RecordedPosition] = set()
     for name, source in sources.items():
         if source.kind == "static":
             continue
@@ -72,7 +72,7 @@ def starts_at(known: Known, sources: Mapping[str, Source], tables: Mapping[str, 
     return Starts(options, tuple(notices), known.point)
 
 
-def _is_of(recorded: Recorded, source: Source, table_uuid: str | None) -> bool:
+def _is_of(recorded: RecordedPosition, source: Source, table_uuid: str | None) -> bool:
     match recorded.kind, source.kind:
         case "table", "table":
             return recorded.identity == table_uuid
@@ -82,7 +82,7 @@ def _is_of(recorded: Recorded, source: Source, table_uuid: str | None) -> bool:
             return False
 
 
-def _reads_topics(source: Source, recorded: Recorded) -> bool:
+def _reads_topics(source: Source, recorded: RecordedPosition) -> bool:
     options = {key.lower(): value for key, value in source.options.items()}
     position: Mapping[str, Mapping[str, int]] = json.loads(recorded.position)
     if "subscribepattern" in options:
@@ -95,12 +95,12 @@ def _reads_topics(source: Source, recorded: Recorded) -> bool:
     return set(position) <= {topic.strip() for topic in options.get("subscribe", "").split(",")}
 
 
-def _options(recorded: Recorded) -> dict[str, str]:
+def _options(recorded: RecordedPosition) -> dict[str, str]:
     key = "scan.start-offset" if recorded.kind == "table" else "startingOffsets"
     return {key: recorded.position}
 
 
-def _check_is_new(name: str, source: Source, left: Sequence[Recorded]) -> None:
+def _check_is_new(name: str, source: Source, left: Sequence[RecordedPosition]) -> None:
     """Raise `InvalidInputError` if a recorded position may belong to this source after all."""
     kinds = {"files": ("files", "unknown"), "function": ("files", "unknown", "kafka", "table")}
     similar = [one for one in left if one.kind in kinds.get(source.kind, (source.kind,))]
@@ -117,5 +117,5 @@ def _check_is_new(name: str, source: Source, left: Sequence[Recorded]) -> None:
     )
 
 
-def _listed(found: Iterable[Recorded]) -> str:
+def _listed(found: Iterable[RecordedPosition]) -> str:
     return "; ".join(f"{one} at {one.position}" for one in found)

@@ -20,10 +20,10 @@ from dataclasses import replace
 from anabranch.errors import AnabranchError
 from anabranch.jobs.failure import as_ours, hint_of, verdict
 from anabranch.jobs.status import Activity, EventKind, JobStatus, RunEvent, State
-from anabranch.jobs.task import Ask, Correcting, Policy, Running, Stop, Supervised, Task
+from anabranch.jobs.task import Ask, Correcting, Policy, RunningTask, Stop, Supervised, Task
 from anabranch.runtime import SYSTEM, Runtime
 
-__all__ = ["RESTARTED", "Ask", "Policy", "Running", "Stop", "Supervisor", "Task"]
+__all__ = ["RESTARTED", "Ask", "Policy", "RunningTask", "Stop", "Supervisor", "Task"]
 
 _LOST = "Spark's JVM, which ran the job, is gone"
 _LOST_HINT = (
@@ -304,7 +304,7 @@ class Supervisor:
             else:
                 self._become(one, State.STOPPED)
 
-    def _end(self, one: Supervised, running: Running) -> None:
+    def _end(self, one: Supervised, running: RunningTask) -> None:
         message = one.status.message
         try:
             if not running.is_active():

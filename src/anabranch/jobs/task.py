@@ -25,7 +25,7 @@ class Correcting(Protocol):
         ...
 
 
-class Running(Protocol):
+class RunningTask(Protocol):
     """A job that was started."""
 
     @property
@@ -70,7 +70,7 @@ class Task:
 
     job: str
     sink: str
-    start: Callable[[], Running]
+    start: Callable[[], RunningTask]
     after: frozenset[str] = frozenset()
     """Jobs that must have ended before it starts."""
     restarts: bool = True
@@ -142,7 +142,7 @@ class Supervised:
 
     task: Task
     status: JobStatus
-    running: Running | None = None
+    running: RunningTask | None = None
     failures: int = 0
     """In a row."""
     own_failures: int = 0

@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 """Seconds between checks, as a partition's end may be seen too low for a moment after a change of leaders."""
 
 
-class Follower:
+class KafkaFollower:
     """Positions of one stream. Stateless across restarts."""
 
     def __init__(self, settings: KafkaSettings, cluster: Cluster, runtime: Runtime = SYSTEM) -> None:

@@ -18,7 +18,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.lineage import remembered
 from anabranch.lineage.model import TableInput
 from anabranch.lineage.recording import JobRun, current, is_aside, open_runs
-from anabranch.lineage.steps import Step
+from anabranch.lineage.steps import StreamStep
 from anabranch.streaming.offsets import BEGINNING, Position
 
 READERS: Final[list[Callable[[], JobRun | None]]] = []
@@ -62,7 +62,7 @@ def note_changes(context: TableContext, start: Position, end: Position) -> None:
 
 def note_step(context: TableContext, start: Position, end: Position) -> Callable[[], None]:
     """Register that a step of a stream is handed out; call the result once it was worked through."""
-    steps: list[Step] = []
+    steps: list[StreamStep] = []
     for run in _readers(context):
         _noted(run, lambda run=run: steps.append(run.deliver(range_read(context, start, end))), context)  # type: ignore[misc]
 
@@ -74,7 +74,7 @@ def note_step(context: TableContext, start: Position, end: Position) -> Callable
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReadingThread:
     """A thread for which another process may have read."""
 
     run: JobRun | None
@@ -85,7 +85,7 @@ class Reader:
     """Its number, if it is one of this process."""
 
 
-def note_elsewhere(read: TableInput, readers: Sequence[Reader]) -> None:
+def note_elsewhere(read: TableInput, readers: Sequence[ReadingThread]) -> None:
     """Register a read that another process did for this one.
 
     Args:

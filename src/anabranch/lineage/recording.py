@@ -26,7 +26,7 @@ from anabranch.errors import InvalidInputError, InvalidNameError
 from anabranch.lineage.joining import Inputs, joined, newest
 from anabranch.lineage.model import EMBEDDED, Input, LineageEntry, SourceInput, TableInput
 from anabranch.lineage.remembered import Handed, listed, may_hold
-from anabranch.lineage.steps import Step, Steps
+from anabranch.lineage.steps import Steps, StreamStep
 from anabranch.runtime import SYSTEM, Runtime
 
 _LOG = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class JobRun:
         lost = (*self._of_strays(), *_left_out(inputs, named))
         return Gathered(named, (*self.problems, *lost), not lost and all(self._problems.values()))
 
-    def deliver(self, read: Input) -> Step:
+    def deliver(self, read: Input) -> StreamStep:
         """Add a step of a stream to the entries until it is worked through."""
         with self._lock:
             return self._steps.deliver(read)

@@ -9,7 +9,7 @@ from anabranch.lineage.model import Input
 
 
 @dataclass(eq=False)
-class Step:
+class StreamStep:
     """A part of a stream that was handed out."""
 
     read: Input
@@ -25,14 +25,14 @@ class Steps:
     def __init__(self) -> None:
         self.delivered = 0
         """Number of steps so far."""
-        self._steps: list[Step] = []
+        self._steps: list[StreamStep] = []
         self._told: dict[str, int] = {}
         """By branch identity: the last step up to which its commits have named all."""
 
-    def deliver(self, read: Input) -> Step:
+    def deliver(self, read: Input) -> StreamStep:
         """Add a step, which is not worked through yet."""
         self.delivered += 1
-        step = Step(read, self.delivered)
+        step = StreamStep(read, self.delivered)
         self._steps.append(step)
         return step
 
@@ -45,16 +45,16 @@ class Steps:
         self._told[sink] = max(through, self._told.get(sink, 0))
         self._steps = self._fewer()
 
-    def _is_over(self, step: Step, sink: str) -> bool:
+    def _is_over(self, step: StreamStep, sink: str) -> bool:
         """Whether no rows of a step can go into later commits to that branch."""
         return step.is_done and step.number <= self._told.get(sink, 0)
 
-    def _fewer(self) -> list[Step]:
+    def _fewer(self) -> list[StreamStep]:
         """Join steps that differ only in what was read, so that a long run does not remember each of them.
 
         If a commit is made meanwhile that names only the first of them, the next one to its branch names them again.
         """
-        fewer: list[Step] = []
+        fewer: list[StreamStep] = []
         for step in self._steps:
             last = fewer[-1] if fewer else None
             if last is not None and last.is_done and step.is_done and self._whose(last) == self._whose(step):
@@ -65,6 +65,6 @@ class Steps:
             fewer.append(step)
         return fewer
 
-    def _whose(self, step: Step) -> set[str]:
+    def _whose(self, step: StreamStep) -> set[str]:
         """Return the branches whose commits have named a step."""
         return {sink for sink, number in self._told.items() if step.number <= number}

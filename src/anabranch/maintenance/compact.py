@@ -17,7 +17,7 @@ from anabranch.kernel.compaction.planning import plan_full, plan_minor
 from anabranch.kernel.compaction.selection import Partitions, live_files, select_idle, select_partitions
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_writable
-from anabranch.maintenance.rewrites import Outcome, carry_out, writable_schema
+from anabranch.maintenance.rewrites import RewriteOutcome, carry_out, writable_schema
 
 _ROUNDS: Final = 6
 """Most planning rounds of one compaction. Each leaves several times fewer files than the one before."""
@@ -45,7 +45,7 @@ class CompactionResult:
     """Tasks dropped because others compacted or overwrote their files meanwhile."""
 
     @classmethod
-    def of(cls, outcome: Outcome) -> CompactionResult:
+    def of(cls, outcome: RewriteOutcome) -> CompactionResult:
         """Return the totals of an outcome."""
         tasks = [one.task for one in outcome.committed]
         new_files = [file for one in outcome.committed for file in one.new_files]
@@ -90,7 +90,7 @@ def compact(
     plan = plan_full if full else plan_minor
     live, schema = newest_files(context)
     live = select_idle(select_partitions(live, partitions, schema), idle_millis, context.runtime.clock)
-    outcome = Outcome()
+    outcome = RewriteOutcome()
     for _ in range(_ROUNDS):
         tasks = plan(live, schema, {**schema.options, **options})
         if not tasks:

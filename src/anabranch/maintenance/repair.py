@@ -16,7 +16,7 @@ from anabranch.kernel.repair.mend_records import plan_forks, plan_records
 from anabranch.kernel.repair.mend_refs import plan_refs
 from anabranch.kernel.repair.mend_schemas import plan_schemas
 from anabranch.kernel.repair.pointers import plan_pointers
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 from anabranch.kernel.repair.repair import (
     Repair,
     files_to_restore,
@@ -36,23 +36,23 @@ def repair(
     progress: Progress = lambda _: None,
 ) -> Repair:
     """Fix what `verify` finds in a table. See `Table.repair`."""
-    steps: list[Step] = []
+    steps: list[RepairStep] = []
     found, looked = looked_over(context, engine=engine, progress=progress)
     if looked is None:
         return Repair(context.name, (), found.problems, dry_run)
     problems = list(found.problems)
     lost: list[Problem] = []
 
-    def refs(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+    def refs(context: TableContext, problems: list[Problem]) -> Iterator[tuple[RepairStep, Act]]:
         return plan_refs(context, () if looked is None else looked.states, problems)
 
-    def main_again(context: TableContext, _: list[Problem]) -> Iterator[tuple[Step, Act]]:
+    def main_again(context: TableContext, _: list[Problem]) -> Iterator[tuple[RepairStep, Act]]:
         return plan_main(context, () if looked is None else looked.states, lost)
 
-    def records(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+    def records(context: TableContext, problems: list[Problem]) -> Iterator[tuple[RepairStep, Act]]:
         return plan_records(context, () if looked is None else looked.states, problems)
 
-    def schemas(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+    def schemas(context: TableContext, problems: list[Problem]) -> Iterator[tuple[RepairStep, Act]]:
         return plan_schemas(context, () if looked is None else looked.states, problems)
 
     for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, main_again, schemas, records):
@@ -86,7 +86,7 @@ def repair(
     return Repair(context.name, tuple(steps), (*lost, *_still_gone(main, problems, steps), *left), dry_run)
 
 
-def _still_gone(main: TableContext, problems: list[Problem], steps: list[Step]) -> Iterator[Problem]:
+def _still_gone(main: TableContext, problems: list[Problem], steps: list[RepairStep]) -> Iterator[Problem]:
     """Yield problems of newest snapshots that could not be recreated: with the hint reset, nothing else shows them."""
     for problem in problems:
         if problem.kind is not Kind.HEAD_GONE or problem.snapshot_id is None:
@@ -106,7 +106,7 @@ def _still_gone(main: TableContext, problems: list[Problem], steps: list[Step]) 
             yield replace(problem, message=message, repair=None)
 
 
-def _carried_out(plans: Iterator[tuple[Step, Act]], steps: list[Step], *, dry_run: bool) -> bool:
+def _carried_out(plans: Iterator[tuple[RepairStep, Act]], steps: list[RepairStep], *, dry_run: bool) -> bool:
     """Carry out steps; return whether anything was done. A plan builds on the steps before, so each runs when named."""
     done = False
     for step, act in plans:
@@ -116,7 +116,7 @@ def _carried_out(plans: Iterator[tuple[Step, Act]], steps: list[Step], *, dry_ru
     return done
 
 
-def _files(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+def _files(context: TableContext, problems: list[Problem]) -> Iterator[tuple[RepairStep, Act]]:
     for step, moves in files_to_restore(context, problems, ORPHANS_FOLDER):
 
         def act(moves: dict[str, str] = dict(moves)) -> bool:  # noqa: B006

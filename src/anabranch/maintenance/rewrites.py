@@ -42,7 +42,7 @@ _CHANGED: Final = frozenset({"FILE_GONE", "ORDER_CHANGED", "FENCE_CROSSED"})
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RewriteOutcome:
     """Result of some tasks."""
 
     snapshot: Snapshot | None = None
@@ -51,8 +51,8 @@ class Outcome:
     given_up: tuple[CompactionTask, ...] = ()
     """Tasks whose files had changed since planning; nothing of their work is left."""
 
-    def __add__(self, later: Outcome) -> Outcome:
-        return Outcome(
+    def __add__(self, later: RewriteOutcome) -> RewriteOutcome:
+        return RewriteOutcome(
             later.snapshot or self.snapshot,
             (*self.committed, *later.committed),
             (*self.given_up, *later.given_up),
@@ -67,7 +67,7 @@ def carry_out(
     engine: Engine,
     description: Mapping[str, Any] | None = None,
     work: Callable[[CompactionTask], Rewrite] | None = None,
-) -> Outcome:
+) -> RewriteOutcome:
     """Have an engine rewrite the files of these tasks, and commit the results in parts.
 
     Args:
@@ -105,7 +105,7 @@ def commit_rewrites(
     writing: WriteContext,
     *,
     description: Mapping[str, Any] | None = None,
-) -> Outcome:
+) -> RewriteOutcome:
     """Replace old files by their rewrites, in one COMPACT snapshot on whatever is newest.
 
     On a branch it may take several, which keep apart what a merge will take from what it will not. Rewrites whose files are no longer as they were are given up and their new files removed; the rest is committed.
@@ -120,7 +120,7 @@ def commit_rewrites(
         CommitOutcomeUnknownError: the store did not say whether it happened; no file is removed.
         AnabranchError: nothing was committed. New files are removed where that is certain.
     """
-    outcome, left = Outcome(), list(apart(context, rewrites))
+    outcome, left = RewriteOutcome(), list(apart(context, rewrites))
     while left:
         try:
             outcome += _commit_together(context, left.pop(0), writing, description or {})
@@ -132,12 +132,12 @@ def commit_rewrites(
 
 def _commit_together(
     context: TableContext, rewrites: Sequence[Rewrite], writing: WriteContext, description: Mapping[str, Any]
-) -> Outcome:
+) -> RewriteOutcome:
     pending, given_up = list(rewrites), list[Rewrite]()
     identity = CommitIdentity.batch(context.runtime)
     for _ in range(_COMMIT_TRIES):
         if not pending:
-            return Outcome(given_up=_tasks_of(given_up))
+            return RewriteOutcome(given_up=_tasks_of(given_up))
         request = CommitRequest(Compact(pending, dict(description)), identity)
         try:
             committed = commit(context, request)
@@ -153,7 +153,7 @@ def _commit_together(
             discard(pending, writing)
             raise
         else:
-            return Outcome(committed.snapshot, tuple(pending), _tasks_of(given_up))
+            return RewriteOutcome(committed.snapshot, tuple(pending), _tasks_of(given_up))
     discard(pending, writing)
     raise CommitRetriesExhaustedError(
         f"the files of '{context.title}' that were compacted changed {_COMMIT_TRIES} times while it was committed",
@@ -209,7 +209,7 @@ class _Run:
     context: TableContext
     writing: WriteContext
     description: Mapping[str, Any]
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: RewriteOutcome = field(default_factory=RewriteOutcome)
     _finished: list[Rewrite] = field(default_factory=list)
     _missing: list[_Missing] = field(default_factory=list)
     _waiting_files: int = 0
@@ -246,7 +246,7 @@ class _Run:
         for one, rewritten in zip(missing, untouched, strict=True):
             if id(rewritten) not in gone:
                 raise one.error
-        self.outcome += Outcome(given_up=tuple(one.task for one in missing))
+        self.outcome += RewriteOutcome(given_up=tuple(one.task for one in missing))
 
 
 def waves(tasks: Sequence[CompactionTask]) -> Iterator[list[CompactionTask]]:

@@ -21,7 +21,7 @@ from anabranch.kernel.compaction.repeated import made_before
 from anabranch.kernel.compaction.selection import Partitions, select_partitions
 from anabranch.kernel.log.context import TableContext
 from anabranch.maintenance.compact import CompactionResult, newest_files
-from anabranch.maintenance.rewrites import Outcome, carry_out, write_context
+from anabranch.maintenance.rewrites import RewriteOutcome, carry_out, write_context
 
 _SHAPING: Final = ("file.", "metadata.stats-mode", "parquet.", "target-file-size")
 """Options of a call, over the table's, that change the files written for the same rows."""
@@ -96,7 +96,7 @@ def sort_compact(
     tasks = [task for task in planned if frozenset(f.file_name for f in task.files) not in sorted_before]
     writing = write_context(context, options, engine)
     job = SortJob(order, writing, context.schemas.get)
-    outcome = Outcome()
+    outcome = RewriteOutcome()
     for where, some, work in _shares(tasks, engine, job):
         outcome += carry_out(context, options, some, engine=where, description=description, work=work)
     return CompactionResult.of(outcome)

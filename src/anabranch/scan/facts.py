@@ -15,7 +15,7 @@ from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.prune import split_conjuncts
 from anabranch.format.text.names import name_list
 from anabranch.format.types.data_types import is_atomic
-from anabranch.kernel.scan.answers import Asked
+from anabranch.kernel.scan.answers import Aggregate
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.kernel.scan.split import Split
 
@@ -51,7 +51,7 @@ def extreme(scan: Scan, column: str, which: Literal["min", "max"]) -> Any:
         raise SchemaError(
             f"values of column '{field.name}' are in no order", hint="choose a column of a plain type."
         )
-    known = scan.answer([Asked(which, field)])
+    known = scan.answer([Aggregate(which, field)])
     if known is not None:
         return known["a0"][0].as_py()
     found = [_extreme(batch.column(0), which) for batch in scan.only_columns([field.name]).to_batches()]

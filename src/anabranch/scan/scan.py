@@ -22,7 +22,7 @@ from anabranch.format.text.names import name_list
 from anabranch.format.types.data_types import Field
 from anabranch.frames.forms import Forms
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.scan.answers import Asked, answered
+from anabranch.kernel.scan.answers import Aggregate, answered
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.kernel.scan.split import Split
@@ -208,7 +208,7 @@ class Scan(Rows[Split], Shown):
     def _request(self) -> ScanRequest:
         return ScanRequest(self.context, self.snapshot, self.schema, self.predicate, self.limit, self.options)
 
-    def answer(self, asked: Sequence[Asked], by: Sequence[Field] = ()) -> pa.Table | None:
+    def answer(self, asked: Sequence[Aggregate], by: Sequence[Field] = ()) -> pa.Table | None:
         """Return aggregates of the rows, in groups, if they follow from metadata; else None.
 
         See `anabranch.kernel.scan.answers.answered`.

@@ -63,11 +63,11 @@ class Comparing(TableView):
             InvalidInputError: the file of checks is not as it must be; the message names the line.
         """
         from anabranch.audit import Checks, Sides, audit
-        from anabranch.kernel.branches.diff import Side, side_of
+        from anabranch.kernel.branches.diff import DiffSide, side_of
 
         given = checks if isinstance(checks, Checks) else Checks.load(checks)
         snapshot, schema = self.snapshot, self.schema
-        branch = Side(self._own_name, self._context, snapshot, schema)
+        branch = DiffSide(self._own_name, self._context, snapshot, schema)
         main = main_of(self._context)
         is_main = main.branch_uuid == self._context.branch_uuid
         with aside():  # checks look at rows, and take none

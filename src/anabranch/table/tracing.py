@@ -16,7 +16,7 @@ from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.refs.moments import resolve
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.memory import MemoryStore
-from anabranch.lineage.questions.asked import Asked, commits, contained, whole
+from anabranch.lineage.questions.asked import AskedCommits, commits, contained, whole
 from anabranch.lineage.questions.downstream import downstream, impact
 from anabranch.lineage.questions.positions import positions
 from anabranch.lineage.questions.producer import producer
@@ -29,7 +29,7 @@ _NUMBER: Final = re.compile(r"(?:snapshot\.)?([0-9]{1,18})")
 
 
 class _Question(Protocol):
-    def __call__(self, store: CommitStore, asked: Asked, /, *, depth: int | None) -> Trace: ...
+    def __call__(self, store: CommitStore, asked: AskedCommits, /, *, depth: int | None) -> Trace: ...
 
 
 class Tracing(TableView):
@@ -143,7 +143,7 @@ class TableLineage:
             trace = question(known.store, self._asked(known.store, snapshot), depth=depth)
         return replace(trace, problems=(*trace.problems, *known.problems))
 
-    def _asked(self, store: CommitStore, snapshot: str | int | None) -> Asked:
+    def _asked(self, store: CommitStore, snapshot: str | int | None) -> AskedCommits:
         if snapshot is not None:
             return commits(store, self._context.branch_uuid, str(snapshot), self._resolve)
         if self._moment is not None:

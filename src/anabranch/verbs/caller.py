@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import InvalidInputError, NotFoundError, StorageError
 
 if TYPE_CHECKING:
-    from anabranch.catalog import Listing
+    from anabranch.catalog import NameListing
     from anabranch.lake import Lake
     from anabranch.table import Table
 
@@ -141,12 +141,12 @@ def _at(table: Table, asked: str, exact: bool) -> Table:
     return table.at(timestamp=millis, exact=exact)
 
 
-def names_in(warehouse: str) -> Listing:
+def names_in(warehouse: str) -> NameListing:
     """Return the names of databases and tables at a path or URL, without what reading a table loads."""
-    from anabranch.catalog import Listing
+    from anabranch.catalog import NameListing
     from anabranch.storage.open import open_storage
 
-    return Listing(open_storage(warehouse))
+    return NameListing(open_storage(warehouse))
 
 
 def create_warehouse(warehouse: str) -> None:

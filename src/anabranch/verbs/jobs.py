@@ -16,7 +16,7 @@ from anabranch.verbs.special import Called
 from anabranch.verbs.verb import Group, argument, option, verb
 
 if TYPE_CHECKING:
-    from anabranch.jobs.preview import Planned
+    from anabranch.jobs.preview import PlannedJob
     from anabranch.jobs.records import SeenJob
 
 JOBS: Group = "Jobs and corrections"
@@ -214,7 +214,7 @@ def _told_too(
         yield others
 
 
-def _planned(found: Sequence[Planned]) -> Answer:
+def _planned(found: Sequence[PlannedJob]) -> Answer:
     columns = ("job", "sink", "sources", "after", "trigger", "place")
     rows = [[getattr(one, column) for column in columns] for one in found]
     shown: list[Shown] = [

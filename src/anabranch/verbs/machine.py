@@ -11,7 +11,7 @@ from anabranch.verbs.special import Called
 from anabranch.verbs.verb import Group, argument, option, verb
 
 if TYPE_CHECKING:
-    from anabranch.verbs.scripts import Rows, Started
+    from anabranch.verbs.scripts import Started, StatementRows
 
 MACHINE: Group = "This machine"
 _MARKS = {
@@ -58,7 +58,7 @@ def sql(
         yield Answer(None, Note("interrupted; the same statement goes on from here"))
 
 
-def answered(found: Rows | Started) -> Answer:
+def answered(found: StatementRows | Started) -> Answer:
     """Return the rows of a statement, or that its query was started, as an answer."""
     from anabranch.verbs.scripts import Started
 

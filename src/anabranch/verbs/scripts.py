@@ -33,7 +33,7 @@ ENGINES = ("auto", "duckdb", "spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StatementRows:
     """Result of a statement."""
 
     statement: str
@@ -80,7 +80,7 @@ def script_of(statement: str | None, file: str | None) -> str:
 
 def carry_out(
     warehouse: str, script: str, *, limit: int | None = None, engine: str = "auto", spark: Any = None
-) -> Iterator[Rows | Started]:
+) -> Iterator[StatementRows | Started]:
     """Run the statements of a script, one after the other.
 
     A script that only reads is answered by DuckDB, without a JVM; for any other Spark is started.
@@ -159,7 +159,7 @@ def _by_duckdb(warehouse: str, script: str, *, is_chosen: bool) -> list[SqlRows]
         return None  # it may be a topic, which Spark reads
 
 
-def _first_of(answer: SqlRows, limit: int | None) -> Rows:
+def _first_of(answer: SqlRows, limit: int | None) -> StatementRows:
     rows: list[tuple[Any, ...]] = []
     for batch in answer.to_batches():
         rows += tuples_of(batch)
@@ -183,14 +183,14 @@ def _statements(script: str) -> list[str]:
     return found
 
 
-def _rows(statement: str, frame: Any, limit: int | None) -> Rows:
+def _rows(statement: str, frame: Any, limit: int | None) -> StatementRows:
     if frame.isStreaming:
         return _stream_rows(statement, frame, limit)
     rows = frame.collect() if limit is None else frame.take(limit + 1)
     return _first(statement, frame.columns, rows, limit)
 
 
-def _stream_rows(statement: str, frame: Any, limit: int | None) -> Rows:
+def _stream_rows(statement: str, frame: Any, limit: int | None) -> StatementRows:
     """Return the rows of a stream that ends by itself, once it has."""
     name = f"anabranch_sql_{id(frame)}"
     complete = "Aggregate" in str(frame._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - nothing else tells
@@ -201,9 +201,11 @@ def _stream_rows(statement: str, frame: Any, limit: int | None) -> Rows:
     return _first(statement, frame.columns, rows.collect(), limit)
 
 
-def _first(statement: str, columns: list[str], rows: list[Any], limit: int | None) -> Rows:
+def _first(statement: str, columns: list[str], rows: list[Any], limit: int | None) -> StatementRows:
     shown = rows if limit is None else rows[:limit]
-    return Rows(statement, tuple(columns), tuple(tuple(row) for row in shown), more=len(shown) < len(rows))
+    return StatementRows(
+        statement, tuple(columns), tuple(tuple(row) for row in shown), more=len(shown) < len(rows)
+    )
 
 
 @contextmanager

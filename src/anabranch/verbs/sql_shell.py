@@ -14,7 +14,7 @@ from anabranch.jobs.local_spark import local_spark
 from anabranch.lake import Lake, connect
 from anabranch.system_tables import SYSTEM_TABLES
 from anabranch.table.upkeep_statements import point_to_verb
-from anabranch.verbs.scripts import Rows, Started, carry_out
+from anabranch.verbs.scripts import Started, StatementRows, carry_out
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -104,7 +104,7 @@ class Engines:
     ) -> None:
         self._held.close()
 
-    def run(self, script: str, limit: int | None) -> Iterator[Rows | Started]:
+    def run(self, script: str, limit: int | None) -> Iterator[StatementRows | Started]:
         """Run statements, one after the other. Raises as `carry_out`."""
         for statement in duck.statements_of(script):
             point_to_verb(statement)

@@ -42,7 +42,7 @@ class SchemaProblemError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class AvroColumn:
     """One column of the flattened record.
 
     Attributes:
@@ -69,7 +69,7 @@ class WriterSchema:
         nested: the schema for fastavro, with the nesting as found.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[AvroColumn, ...]
     positions: dict[str, int]
     branches: dict[int, int]
     min_size: int
@@ -195,7 +195,7 @@ class _Flattener:
     """Puts the fields of nested records into one record."""
 
     def __init__(self) -> None:
-        self.columns: list[Column] = []
+        self.columns: list[AvroColumn] = []
         self.nodes: list[Node | None] = []
         self.branches: dict[int, int] = {}
 
@@ -203,13 +203,13 @@ class _Flattener:
         branch, record = _record_branch(node)
         if branch is not None:
             self.branches[len(self.columns)] = branch
-            self.columns.append(Column(None, None))
+            self.columns.append(AvroColumn(None, None))
             self.nodes.append("long")
         if record is not None:
             for field in record["fields"]:
                 self.add(field["type"], f"{path}.{field['name']}" if path else field["name"])
         else:
-            self.columns.append(Column(path, _dtype(node)))
+            self.columns.append(AvroColumn(path, _dtype(node)))
             self.nodes.append(_polars_node(node))
 
 

@@ -20,7 +20,7 @@ from anabranch.format.avro.files import read_columns, write_container
 from anabranch.format.records.data_file import EMPTY_ROW, ManifestEntry
 from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
 from anabranch.format.records.manifest_checks import (
-    Check,
+    ColumnRule,
     NotZero,
     PlainName,
     PlainNames,
@@ -95,7 +95,7 @@ _EMPTY: dict[str, Any] = {
 }
 """What stands for a field that an entry does not have."""
 
-_CHECKS: tuple[Check, ...] = (
+_CHECKS: tuple[ColumnRule, ...] = (
     Present("version"),
     Within("version", FORMAT_VERSION, FORMAT_VERSION, feature="manifest-version"),
     *map(Present, ("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count")),

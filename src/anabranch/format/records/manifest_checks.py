@@ -15,7 +15,7 @@ _NOT_A_PLAIN_NAME = r"[/\\\x00-\x1f\x7f-\x9f]|^\.{0,2}$"
 """What `layout.check_file_name` refuses, for whole columns."""
 
 
-class Check(ABC):
+class ColumnRule(ABC):
     """A rule over one column.
 
     Attributes:
@@ -38,7 +38,7 @@ class Check(ABC):
         """Returns which values break the rule; null means no."""
 
 
-class Present(Check):
+class Present(ColumnRule):
     """The column has a value."""
 
     def __init__(self, column: str) -> None:
@@ -51,7 +51,7 @@ class Present(Check):
         return values.is_null()
 
 
-class Within(Check):
+class Within(ColumnRule):
     """The number is null or in the range, both ends included."""
 
     def __init__(self, column: str, low: int, high: int, *, feature: str | None = None) -> None:
@@ -68,7 +68,7 @@ class Within(Check):
         return ~values.is_between(self.low, self.high)
 
 
-class NotZero(Check):
+class NotZero(ColumnRule):
     """The number is null or not 0."""
 
     def __init__(self, column: str) -> None:
@@ -78,7 +78,7 @@ class NotZero(Check):
         return values == 0
 
 
-class PlainName(Check):
+class PlainName(ColumnRule):
     """The text names a file and leads nowhere else."""
 
     def __init__(self, column: str) -> None:
@@ -88,7 +88,7 @@ class PlainName(Check):
         return values.str.contains(_NOT_A_PLAIN_NAME)
 
 
-class PlainNames(Check):
+class PlainNames(ColumnRule):
     """Every text of the list names a file and leads nowhere else."""
 
     def __init__(self, column: str) -> None:
@@ -102,7 +102,7 @@ class PlainNames(Check):
 
 
 def check_rows(
-    df: pl.DataFrame, checks: Sequence[Check], paths: Sequence[str], counts: Sequence[int]
+    df: pl.DataFrame, checks: Sequence[ColumnRule], paths: Sequence[str], counts: Sequence[int]
 ) -> None:
     """Check rows that come from some files.
 
@@ -121,7 +121,7 @@ def check_rows(
             _report(df.get_column(check.column), check, paths, counts)
 
 
-def _report(values: pl.Series, check: Check, paths: Sequence[str], counts: Sequence[int]) -> NoReturn:
+def _report(values: pl.Series, check: ColumnRule, paths: Sequence[str], counts: Sequence[int]) -> NoReturn:
     row = int(check.broken(values).fill_null(False).arg_max() or 0)
     file = int(np.searchsorted(np.cumsum(counts), row, side="right"))
     message = f"entry {row - sum(counts[:file])} has the {check.column} {values[row]!r:.200}; expected {check.expected}"

@@ -37,7 +37,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Side:
+class DiffSide:
     """One of two compared moments."""
 
     name: str
@@ -65,7 +65,7 @@ class Side:
         return frame
 
 
-def side_of(main: TableContext, asked: str) -> Side:
+def side_of(main: TableContext, asked: str) -> DiffSide:
     """Parse and resolve one side of a diff.
 
     Args:
@@ -81,11 +81,11 @@ def side_of(main: TableContext, asked: str) -> Side:
     if moment:
         context, moment = located(context, moment)
         snapshot = resolve(context, moment).snapshot
-        return Side(asked, context, snapshot, context.schemas.get(snapshot.schema_id))
+        return DiffSide(asked, context, snapshot, context.schemas.get(snapshot.schema_id))
     head = context.snapshots.head()
     schema = context.schemas.latest()
     assert schema is not None, "an open branch has a schema"
-    return Side(asked, context, head, schema)
+    return DiffSide(asked, context, head, schema)
 
 
 _FORMER_MAIN = re.compile(rf"({MAIN_BRANCH}@[1-9][0-9]*)(?:[.@](.+))?")
@@ -175,8 +175,8 @@ class SchemaDiff:
 class TableDiff:
     """Lazy metadata diff of two sides. Nothing is read before it is accessed."""
 
-    left: Side
-    right: Side
+    left: DiffSide
+    right: DiffSide
 
     @lazy
     def files(self) -> FileDiff:
@@ -250,7 +250,7 @@ def _read_alike(diff: TableDiff, schema_ids: tuple[int, int], ids: Sequence[int]
     return [*_sources(diff.left, schema_ids[0], ids)] == [*_sources(diff.right, schema_ids[1], ids)]
 
 
-def _sources(side: Side, schema_id: int, ids: Sequence[int]) -> Iterator[tuple[str, object] | None]:
+def _sources(side: DiffSide, schema_id: int, ids: Sequence[int]) -> Iterator[tuple[str, object] | None]:
     """Yield, per column, its source in a file and its target on this side; None if it reads null."""
     written = side.context.schemas.get(schema_id)
     for column in ids:

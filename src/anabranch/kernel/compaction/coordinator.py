@@ -30,7 +30,7 @@ from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.commit_message import CompactionTask
-from anabranch.kernel.compaction.packing import Limits
+from anabranch.kernel.compaction.packing import PackingLimits
 from anabranch.kernel.compaction.planning import PLAN_COLUMNS, plan_full, plan_minor, plan_rest
 from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.context import TableContext
@@ -172,8 +172,8 @@ class Coordinator:
         return {**self._schema.options, **self._job_options}
 
     @property
-    def _limits(self) -> Limits:
-        return Limits.of(self._options)
+    def _limits(self) -> PackingLimits:
+        return PackingLimits.of(self._options)
 
     @property
     def _is_full_due(self) -> bool:
@@ -291,7 +291,7 @@ def _in_places(files: pl.DataFrame, places: Iterable[Place]) -> pl.DataFrame:
     return files.join(wanted, on=_PLACE, how="semi", maintain_order="left")
 
 
-def _unsettled(files: pl.DataFrame, limits: Limits) -> pl.DataFrame:
+def _unsettled(files: pl.DataFrame, limits: PackingLimits) -> pl.DataFrame:
     """Drop files up to the last large one of a queue's bucket, which can gain nothing more."""
     is_queue = pl.col("total_buckets") > 0
     queues = files.with_row_index("row").filter(is_queue)

@@ -24,7 +24,7 @@ LEFT_OUT: Final = -1
 """The kind of a file that must not be touched."""
 
 
-class Run(NamedTuple):
+class FileRun(NamedTuple):
     """Files from `start` up to, not including, `end`."""
 
     start: int
@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PackingLimits:
     """Thresholds at which files are worth a task."""
 
     target: int
@@ -43,7 +43,7 @@ class Limits:
     """Number of files that make a task whatever their size."""
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Limits:
+    def of(cls, options: Mapping[str, str]) -> PackingLimits:
         """Read the options. Raises `OptionError`."""
         return cls(
             max(TARGET_FILE_SIZE.of(options), 1),
@@ -69,7 +69,7 @@ class Limits:
         return size / (self.target * (_FULL_QUEUE_FILES if in_queue else _FULL_FILES)) + 1 / MOST_FILES
 
 
-def pack(sizes: Sequence[int], limits: Limits) -> list[Run]:
+def pack(sizes: Sequence[int], limits: PackingLimits) -> list[FileRun]:
     """Pack files in any order into tasks. Files in no run wait for more.
 
     A run has either the target size and `min_files`, or `max_files`. In the latter case a run with a file heavier than
@@ -89,12 +89,12 @@ def pack(sizes: Sequence[int], limits: Limits) -> list[Run]:
         if (total >= limits.target and count >= limits.min_files) or (
             count >= limits.max_files and heaviest <= weight - heaviest
         ):
-            runs.append(Run(start, i + 1))
+            runs.append(FileRun(start, i + 1))
             start, total, weight = i + 1, 0, 0
     return runs
 
 
-def pack_rest(sizes: Sequence[int], limits: Limits) -> list[Run]:
+def pack_rest(sizes: Sequence[int], limits: PackingLimits) -> list[FileRun]:
     """Make one task of all waiting files, if it leaves fewer; without those heavier than all lighter ones together.
 
     Arguments are those of `pack`.
@@ -103,7 +103,7 @@ def pack_rest(sizes: Sequence[int], limits: Limits) -> list[Run]:
     while end and (heaviest := _weight(sizes[end - 1])) > weight - heaviest:
         weight -= heaviest
         end -= 1
-    return [Run(0, end)] if limits.gains(end, sum(sizes[:end])) else []
+    return [FileRun(0, end)] if limits.gains(end, sum(sizes[:end])) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,10 @@ class Queue:
     def kind(self, i: int) -> int:
         return self.kinds[i] if self.kinds else 0
 
-    def size(self, run: Run) -> int:
+    def size(self, run: FileRun) -> int:
         return sum(self.sizes[run.start : run.end])
 
-    def can_replace(self, run: Run) -> bool:
+    def can_replace(self, run: FileRun) -> bool:
         """Whether new files take the position of the run.
 
         They count on from its first sequence number. Other engines give files too few numbers; then the last
@@ -136,14 +136,14 @@ class Queue:
             return True
         return self.firsts[run.start] + sum(self.rows[run.start : run.end]) <= self.firsts[run.end]
 
-    def to_its_end(self, run: Run) -> Run | None:
+    def to_its_end(self, run: FileRun) -> FileRun | None:
         """Extend the run to the end of the bucket; None if that may not be combined."""
-        whole = Run(run.start, len(self))
+        whole = FileRun(run.start, len(self))
         kind = self.kind(run.start)
         return whole if all(self.kind(i) == kind for i in range(*whole)) else None
 
 
-def pack_queue(queue: Queue, limits: Limits) -> list[Run]:
+def pack_queue(queue: Queue, limits: PackingLimits) -> list[FileRun]:
     """Pack consecutive files of a queue into tasks. Small files before a large one are joined if they are `min_files`.
 
     Like `pack`, but with a sliding window: if it reaches the target with too few files, or its first file is heavier
@@ -162,12 +162,12 @@ def pack_queue(queue: Queue, limits: Limits) -> list[Run]:
     return runs
 
 
-def pack_queue_fully(queue: Queue, limits: Limits) -> list[Run]:
+def pack_queue_fully(queue: Queue, limits: PackingLimits) -> list[FileRun]:
     """Pack a queue so that large files follow each other, with few small ones between and at the end.
 
     Large files are rewritten only where more small ones lie around them; those at the start never.
     """
-    runs: list[Run] = []
+    runs: list[FileRun] = []
     for stretch in _mixed_stretches(queue, limits):
         for part in _cut(queue, stretch, limits):
             run = part if queue.can_replace(part) else _small_to_its_end(queue, part, limits)
@@ -180,9 +180,9 @@ def pack_queue_fully(queue: Queue, limits: Limits) -> list[Run]:
     return runs
 
 
-def pack_queue_end(queue: Queue, limits: Limits) -> list[Run]:
+def pack_queue_end(queue: Queue, limits: PackingLimits) -> list[FileRun]:
     """Make one task of the small files at the end of the bucket, like `pack_rest` for files without an order."""
-    last = Run(0, 0)
+    last = FileRun(0, 0)
     for stretch, _ in _small_stretches(queue, limits):
         last = stretch
     if last.end < len(queue):
@@ -191,7 +191,7 @@ def pack_queue_end(queue: Queue, limits: Limits) -> list[Run]:
     while start < last.end and (first := _weight(queue.sizes[start])) > weight - first:
         weight -= first
         start += 1
-    run = Run(start, last.end)
+    run = FileRun(start, last.end)
     return [run] if limits.gains(run.end - run.start, queue.size(run)) else []
 
 
@@ -200,7 +200,9 @@ def _weight(size: int) -> int:
     return max(size, OPEN_COST)
 
 
-def _small_stretches(queue: Queue, limits: Limits, within: Run | None = None) -> Iterator[tuple[Run, bool]]:
+def _small_stretches(
+    queue: Queue, limits: PackingLimits, within: FileRun | None = None
+) -> Iterator[tuple[FileRun, bool]]:
     """Yield stretches of consecutive small files of one kind; and whether nothing can be appended to them any more."""
     small = limits.small
     i, end = within or (0, len(queue))
@@ -212,10 +214,12 @@ def _small_stretches(queue: Queue, limits: Limits, within: Run | None = None) ->
         start = i
         while i < end and queue.kind(i) == kind and queue.sizes[i] < small:
             i += 1
-        yield Run(start, i), i < end and queue.kind(i) != LEFT_OUT
+        yield FileRun(start, i), i < end and queue.kind(i) != LEFT_OUT
 
 
-def _windows(sizes: Sequence[int], stretch: Run, limits: Limits, *, is_closed: bool) -> Iterator[Run]:
+def _windows(
+    sizes: Sequence[int], stretch: FileRun, limits: PackingLimits, *, is_closed: bool
+) -> Iterator[FileRun]:
     start, total, weight = stretch.start, 0, 0
 
     def first() -> int:
@@ -230,7 +234,7 @@ def _windows(sizes: Sequence[int], stretch: Run, limits: Limits, *, is_closed: b
             if (total >= limits.target and count >= limits.min_files) or (
                 is_many and first() <= weight - first()
             ):
-                yield Run(start, i + 1)
+                yield FileRun(start, i + 1)
                 start, total, weight = i + 1, 0, 0
             elif total >= limits.target or is_many:
                 total -= sizes[start]
@@ -240,13 +244,13 @@ def _windows(sizes: Sequence[int], stretch: Run, limits: Limits, *, is_closed: b
                 break
     while is_closed and stretch.end - start >= limits.min_files:
         if first() <= weight - first():
-            yield Run(start, stretch.end)
+            yield FileRun(start, stretch.end)
             return
         weight -= first()
         start += 1
 
 
-def _mixed_stretches(queue: Queue, limits: Limits) -> Iterator[Run]:
+def _mixed_stretches(queue: Queue, limits: PackingLimits) -> Iterator[FileRun]:
     """Files of one kind from a small one on to another, in no part from the first of which large ones prevail."""
     small = limits.small
     i, end = 0, len(queue)
@@ -264,11 +268,11 @@ def _mixed_stretches(queue: Queue, limits: Limits) -> Iterator[Run]:
             last = i if is_small else last
             i += 1
         if last > start:
-            yield Run(start, last + 1)
+            yield FileRun(start, last + 1)
         i = last + 1
 
 
-def _cut(queue: Queue, stretch: Run, limits: Limits) -> list[Run]:
+def _cut(queue: Queue, stretch: FileRun, limits: PackingLimits) -> list[FileRun]:
     """Cut the stretch into parts, each of which can replace its files and makes several large files."""
     parts = []
     start, weight = stretch.start, 0.0
@@ -276,13 +280,13 @@ def _cut(queue: Queue, stretch: Run, limits: Limits) -> list[Run]:
     for i in range(*stretch):
         w = limits.full_weight(queue.sizes[i], in_queue=True)
         weight, rest = weight + w, rest - w
-        if weight >= 1 and rest >= 1 and queue.can_replace(Run(start, i + 1)):
-            parts.append(Run(start, i + 1))
+        if weight >= 1 and rest >= 1 and queue.can_replace(FileRun(start, i + 1)):
+            parts.append(FileRun(start, i + 1))
             start, weight = i + 1, 0.0
-    return [*parts, Run(start, stretch.end)]
+    return [*parts, FileRun(start, stretch.end)]
 
 
-def _small_parts(queue: Queue, run: Run, limits: Limits) -> Iterator[Run]:
+def _small_parts(queue: Queue, run: FileRun, limits: PackingLimits) -> Iterator[FileRun]:
     """Yield stretches of small files within a run that is not worth it as a whole."""
     for stretch, _ in _small_stretches(queue, limits, run):
         gains = limits.gains(stretch.end - stretch.start, queue.size(stretch))
@@ -290,7 +294,7 @@ def _small_parts(queue: Queue, run: Run, limits: Limits) -> Iterator[Run]:
             yield stretch
 
 
-def _small_to_its_end(queue: Queue, run: Run, limits: Limits) -> Run | None:
+def _small_to_its_end(queue: Queue, run: FileRun, limits: PackingLimits) -> FileRun | None:
     """Extend the run to the end, if most of it are small files."""
     whole = queue.to_its_end(run)
     if whole is None:

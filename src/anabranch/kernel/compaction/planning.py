@@ -24,9 +24,9 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.commit_message import CompactionTask
 from anabranch.kernel.compaction.packing import (
     LEFT_OUT,
-    Limits,
+    FileRun,
+    PackingLimits,
     Queue,
-    Run,
     pack,
     pack_queue,
     pack_queue_end,
@@ -85,7 +85,7 @@ def plan_rest(live: EntryFrame, schema: TableSchema, options: Mapping[str, str])
 
     Arguments and result are those of `plan_minor`.
     """
-    limits = Limits.of(options)
+    limits = PackingLimits.of(options)
     outline = _in_partitions(live.df, limits, lambda sizes: pack_rest(sizes, limits))
     return _tasks(live.df, outline + _in_queues(live.df, schema, lambda queue: pack_queue_end(queue, limits)))
 
@@ -104,14 +104,14 @@ def plan_sort(live: EntryFrame) -> list[CompactionTask]:
 
 def minor_outline(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[Rows]:
     """Return the tasks of `plan_minor` as row numbers in the frame."""
-    limits = Limits.of(options)
+    limits = PackingLimits.of(options)
     outline = _in_partitions(live.df, limits, lambda sizes: pack(sizes, limits))
     return outline + _in_queues(live.df, schema, lambda queue: pack_queue(queue, limits))
 
 
 def full_outline(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[Rows]:
     """Return the tasks of `plan_full` as row numbers in the frame."""
-    limits = Limits.of(options)
+    limits = PackingLimits.of(options)
     small = _small_files(live.df, limits)
     weight = limits.full_weight(1) - limits.full_weight(0)
     per_file = pl.col("file_size") * weight + limits.full_weight(0)
@@ -141,14 +141,14 @@ class Gain:
 
 def gain_of(live: EntryFrame, outline: Sequence[Rows], options: Mapping[str, str]) -> Gain:
     """Estimate the number of files an outline's tasks read and write."""
-    limits = Limits.of(options)
+    limits = PackingLimits.of(options)
     sizes = live.df["file_size"].to_numpy()
     after = sum(limits.files_after(int(sizes[rows].sum())) for rows in outline)
     return Gain(sum(len(rows) for rows in outline), after)
 
 
 def _in_partitions(
-    df: pl.DataFrame, limits: Limits, packed: Callable[[Sequence[int]], Sequence[Run]]
+    df: pl.DataFrame, limits: PackingLimits, packed: Callable[[Sequence[int]], Sequence[FileRun]]
 ) -> list[Rows]:
     """Pack the small files of scalable tables by size, as row numbers in the frame."""
     small = _small_files(df, limits).sort("group", "file_size", maintain_order=True)
@@ -161,7 +161,7 @@ def _in_partitions(
     return outline
 
 
-def _small_files(df: pl.DataFrame, limits: Limits) -> pl.DataFrame:
+def _small_files(df: pl.DataFrame, limits: PackingLimits) -> pl.DataFrame:
     """Return small files of scalable tables that may be combined, by `group` and in commit order."""
     mask = (pl.col("total_buckets") <= 0) & (pl.col("file_size") < limits.small)
     if FENCE not in df.columns:
@@ -179,7 +179,7 @@ def _grouped(df: pl.DataFrame, keys: Sequence[str], mask: pl.Expr | None = None)
     return kept.join(groups, on=list(keys), maintain_order="left").sort("group", maintain_order=True)
 
 
-def _groups(sorted_df: pl.DataFrame, *keys: str) -> list[Run]:
+def _groups(sorted_df: pl.DataFrame, *keys: str) -> list[FileRun]:
     """Return the bounds of each group."""
     if sorted_df.height == 0:
         return []
@@ -187,14 +187,16 @@ def _groups(sorted_df: pl.DataFrame, *keys: str) -> list[Run]:
     for key in keys or ("group",):
         changes |= np.diff(sorted_df[key].to_numpy()) != 0
     edges = [0, *(np.flatnonzero(changes) + 1).tolist(), sorted_df.height]
-    return [Run(start, end) for start, end in pairwise(edges)]
+    return [FileRun(start, end) for start, end in pairwise(edges)]
 
 
-def _rows(sorted_df: pl.DataFrame, run: Run, offset: int = 0) -> Rows:
+def _rows(sorted_df: pl.DataFrame, run: FileRun, offset: int = 0) -> Rows:
     return sorted_df["row"][offset + run.start : offset + run.end].to_numpy().astype(np.int64)
 
 
-def _in_queues(df: pl.DataFrame, schema: TableSchema, packed: Callable[[Queue], Sequence[Run]]) -> list[Rows]:
+def _in_queues(
+    df: pl.DataFrame, schema: TableSchema, packed: Callable[[Queue], Sequence[FileRun]]
+) -> list[Rows]:
     """Pack the buckets of queues, as row numbers in the frame."""
     ordered = _read_order(df, schema)
     if ordered.height == 0:

@@ -47,7 +47,7 @@ from anabranch.kernel.expiry.missing_refs import check_no_snapshot_missing
 from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.ref_files import Look, RefReader, SnapshotFile
 from anabranch.kernel.expiry.removal import delete_empty_folders, delete_files
-from anabranch.kernel.expiry.retention import History, Retention
+from anabranch.kernel.expiry.retention import RetainedHistory, Retention
 from anabranch.kernel.log.archive import archive
 from anabranch.kernel.log.archive import tidy as tidy_archive
 from anabranch.kernel.log.branch_log import branch_names
@@ -300,17 +300,17 @@ class _Round:
         )
         return done, was_cut
 
-    def _look(self, reader: RefReader) -> tuple[Look, History | None]:
+    def _look(self, reader: RefReader) -> tuple[Look, RetainedHistory | None]:
         """Read all refs, and the history of this branch; None as history of a table without snapshots."""
         for _ in range(_LOOKS):
             head = self.context.snapshots.head()
             look = reader.look()
-            history = None if head is None else History.of(look.snapshots, head)
+            history = None if head is None else RetainedHistory.of(look.snapshots, head)
             if head is None or history is not None:
                 return look, history
         raise _rolled_back(self.context)
 
-    def _left_over(self, history: History, unread: int | None) -> list[SnapshotFile]:
+    def _left_over(self, history: RetainedHistory, unread: int | None) -> list[SnapshotFile]:
         """Return old snapshot files below history that no living writer can be about to take back."""
         if not history.below:
             return []

@@ -86,7 +86,7 @@ def _replaced_at(history: Sequence[Snapshot], stored: Sequence[int]) -> list[int
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RetainedHistory:
     """The contiguous snapshots of a branch, and older stray ones."""
 
     snapshots: tuple[Snapshot, ...]
@@ -97,7 +97,7 @@ class History:
     """Below a gap: left by a late writer that died, or by an expiry of another engine."""
 
     @classmethod
-    def of(cls, found: Sequence[SnapshotFile], head: Snapshot) -> History | None:
+    def of(cls, found: Sequence[SnapshotFile], head: Snapshot) -> RetainedHistory | None:
         """Split snapshots given by ascending id; None if the head is no longer among them."""
         last = next((i for i, file in enumerate(found) if file.snapshot.stamp == head.stamp), None)
         if last is None:

@@ -15,7 +15,7 @@ from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.standing import Standing, before_gap
 from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles, Young
-from anabranch.kernel.provenance.classify import Work
+from anabranch.kernel.provenance.classify import ChangeKind
 from anabranch.kernel.provenance.foreign import foreign_files
 from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
 from anabranch.kernel.scan.partitions import PartitionKey, partition_text
@@ -85,7 +85,7 @@ class BranchSide:
                 row,
                 partition_text(row, schema),
                 by_branch[key],
-                Done(Work.UNKNOWN) if found.unsure else by_main[key],
+                Done(ChangeKind.UNKNOWN) if found.unsure else by_main[key],
                 young.get(key, Young()),
                 foreign.get(key, ()),
                 self.since(taken).gap_until is not None,
@@ -101,7 +101,7 @@ class BranchSide:
         theirs = self.since(taken)
         places, before = self._places(found, theirs, taken, schema)
         done = works(theirs, places, schema, since=dict.fromkeys(places, taken.id), before_gap=before)
-        changed = {key: row for key, row in places.items() if done[key].work != Work.NOTHING}
+        changed = {key: row for key, row in places.items() if done[key].work != ChangeKind.NOTHING}
         return changed, {key: done[key] for key in changed}
 
     def _places(

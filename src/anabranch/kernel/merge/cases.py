@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.provenance.branch_files import Young
-from anabranch.kernel.provenance.classify import Work
+from anabranch.kernel.provenance.classify import ChangeKind
 from anabranch.kernel.provenance.sides import Done
 from anabranch.kernel.scan.partitions import PartitionKey
 
@@ -45,8 +45,10 @@ def conflict_of(case: Case, branch: str) -> MergeConflict | None:
     """Return the conflict of merging a partition of the branch of that title, by the table of cases."""
     where, did, main = case.text, case.theirs.work, case.ours
     both = "choose 'ours' to leave main as it is there, or 'theirs' to have the branch's rows in its place."
-    is_untold = did == Work.UNKNOWN or (bool(case.young.mixed) and case.has_gap and did == Work.APPENDED)
-    if is_untold or main.work == Work.UNKNOWN:
+    is_untold = did == ChangeKind.UNKNOWN or (
+        bool(case.young.mixed) and case.has_gap and did == ChangeKind.APPENDED
+    )
+    if is_untold or main.work == ChangeKind.UNKNOWN:
         side = f"'{branch}'" if is_untold else "main"
         return MergeConflict(
             "HISTORY_GAP",
@@ -55,8 +57,8 @@ def conflict_of(case: Case, branch: str) -> MergeConflict | None:
             both,
             where,
         )
-    if did == Work.OVERWRITTEN:
-        if main.work == Work.NOTHING:
+    if did == ChangeKind.OVERWRITTEN:
+        if main.work == ChangeKind.NOTHING:
             return None
         return MergeConflict(
             "OVERWRITE_VS_CHANGE",
@@ -83,7 +85,7 @@ def conflict_of(case: Case, branch: str) -> MergeConflict | None:
             where,
             files=case.foreign,
         )
-    if main.work == Work.OVERWRITTEN and case.young.new:
+    if main.work == ChangeKind.OVERWRITTEN and case.young.new:
         return MergeConflict(
             "APPEND_VS_OVERWRITE",
             f"'{branch}' appended to partition {where}, which main overwrote in snapshot {_listed(main.snapshots)}",

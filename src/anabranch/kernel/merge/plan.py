@@ -27,7 +27,7 @@ from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
 from anabranch.kernel.merge.standing import Standing, descent_conflict, standing_of
-from anabranch.kernel.provenance.classify import Work
+from anabranch.kernel.provenance.classify import ChangeKind
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import Past, counting, past_since
 from anabranch.kernel.provenance.sides import Side
@@ -196,7 +196,7 @@ class MergePlanner:
         overwritten = frozenset(
             case.key
             for case in cases
-            if case.theirs.work == Work.OVERWRITTEN or self._wishes.of(case.text) == Choice.THEIRS
+            if case.theirs.work == ChangeKind.OVERWRITTEN or self._wishes.of(case.text) == Choice.THEIRS
         )
         entries = MergeEntries(base, self._branch, self._side.files, merged, overwritten)
         for case in cases:
@@ -208,7 +208,7 @@ class MergePlanner:
         return settled, conflicts
 
     def _settled(self, case: Case, entries: MergeEntries) -> _Settled | MergeConflict | None:
-        is_overwritten = case.theirs.work == Work.OVERWRITTEN
+        is_overwritten = case.theirs.work == ChangeKind.OVERWRITTEN
         if is_overwritten and entries.is_empty_on_both(case.key):
             return None
         conflict = conflict_of(case, self._branch.title)

@@ -45,7 +45,7 @@ from anabranch.kernel.provenance.past import counting, rolled_back_to
 _COLUMNS: Final = ("kind", "partition", "bucket", "row_count", "level", "file_name")
 
 
-class Work(StrEnum):
+class ChangeKind(StrEnum):
     """Kind of change in a partition."""
 
     NOTHING = "nothing"

@@ -27,11 +27,11 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.carry import behind
 from anabranch.kernel.provenance.classify import (
+    ChangeKind,
     Marks,
     MergeMade,
     Span,
     WideOverwrite,
-    Work,
     joined,
     span_of,
 )
@@ -49,7 +49,7 @@ Names = Mapping[PartitionKey, frozenset[str]]
 class Done:
     """Change in a partition."""
 
-    work: Work = Work.NOTHING
+    work: ChangeKind = ChangeKind.NOTHING
     snapshots: tuple[int, ...] = ()
     """Ids of the newest snapshots that changed it."""
 
@@ -161,14 +161,14 @@ def works(
     }
 
 
-def _done(marks: Marks, compared: Work | None, since: int) -> Done:
+def _done(marks: Marks, compared: ChangeKind | None, since: int) -> Done:
     if marks.overwritten > since:
-        return Done(Work.OVERWRITTEN, (marks.overwritten,))
-    if compared == Work.UNKNOWN:
-        return Done(Work.UNKNOWN)
+        return Done(ChangeKind.OVERWRITTEN, (marks.overwritten,))
+    if compared == ChangeKind.UNKNOWN:
+        return Done(ChangeKind.UNKNOWN)
     if marks.appended > since:
-        return Done(Work.APPENDED, (marks.appended,))
-    return Done(compared or Work.NOTHING)
+        return Done(ChangeKind.APPENDED, (marks.appended,))
+    return Done(compared or ChangeKind.NOTHING)
 
 
 def _marks(
@@ -187,18 +187,18 @@ def _compared(
     schema: TableSchema,
     before: Names,
     besides: frozenset[str],
-) -> dict[PartitionKey, Work]:
+) -> dict[PartitionKey, ChangeKind]:
     """Compare live files to classify unrecorded changes; only certain results count."""
     if side.gap_until is None or not places:
         return {}
     after = live_names_of(side.context, side.gap_until, schema)
-    found: dict[PartitionKey, Work] = {}
+    found: dict[PartitionKey, ChangeKind] = {}
     for key in places:
         was, now = before.get(key, frozenset()) - besides, after.get(key, frozenset()) - besides
         if was == now:
-            found[key] = Work.NOTHING
+            found[key] = ChangeKind.NOTHING
         else:
-            found[key] = Work.APPENDED if was and was < now else Work.UNKNOWN
+            found[key] = ChangeKind.APPENDED if was and was < now else ChangeKind.UNKNOWN
     return found
 
 

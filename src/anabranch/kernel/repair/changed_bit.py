@@ -10,13 +10,13 @@ from anabranch.format.records.layout import snapshot_id_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 _LONGEST = 64 * 1024
 """Largest file size in bytes that is tried, at eight attempts per byte."""
 
 
-def plan_bits(context: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
+def plan_bits(context: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[RepairStep, Act]]:
     """Plan to flip back changed bits, where a single one explains the damage."""
     for path in dict.fromkeys(p.path for p in problems if p.kind in (Kind.SNAPSHOT, Kind.REF) and p.path):
         try:
@@ -32,7 +32,7 @@ def plan_bits(context: TableContext, problems: Sequence[Problem]) -> Iterator[tu
                 context.storage.put(path, whole)
                 return True
 
-            yield Step(Kind.SNAPSHOT, f"put back the one bit that changed in {path}", path), act
+            yield RepairStep(Kind.SNAPSHOT, f"put back the one bit that changed in {path}", path), act
 
 
 def _reader(path: str) -> Callable[[bytes], Snapshot | Tag]:

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RefState:
     """A table state named by a ref."""
 
     name: str
@@ -38,7 +38,7 @@ class State:
 class Found:
     """Everything read so far."""
 
-    states: list[State] = field(default_factory=list)
+    states: list[RefState] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     branches: int = 0
     snapshots: int = 0

@@ -14,7 +14,7 @@ from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.shell import command_line
-from anabranch.kernel.compaction.packing import Limits
+from anabranch.kernel.compaction.packing import PackingLimits
 from anabranch.kernel.compaction.planning import Gain, full_outline, gain_of, minor_outline
 from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.consumers import find_consumer
@@ -150,7 +150,7 @@ def health(
     # One file alone is never rewritten, and most tables of a large lake are that small.
     outline = full_outline(live, schema, options) if len(live) > 1 else []
     gain = gain_of(live, outline, options)
-    partitions = _by_partition(live, Limits.of(options))
+    partitions = _by_partition(live, PackingLimits.of(options))
     ids = context.snapshots.ids()
     findings = [
         *_damage(context, live, schema),
@@ -198,7 +198,7 @@ def _whole(context: TableContext, verb: str) -> str:
     return command_line(verb, context.name)
 
 
-def _by_partition(live: EntryFrame, limits: Limits) -> pl.DataFrame:
+def _by_partition(live: EntryFrame, limits: PackingLimits) -> pl.DataFrame:
     return live.df.group_by("partition", maintain_order=True).agg(
         files=pl.len().cast(pl.Int64),
         small_files=(pl.col("file_size") < limits.small).sum().cast(pl.Int64),
@@ -305,7 +305,7 @@ def _tiny_partitions(partitions: pl.DataFrame, options: Mapping[str, str]) -> It
     if partitions.height < _MANY_PARTITIONS:
         return
     average = int(partitions["bytes"].sum()) // partitions.height
-    if average < Limits.of(options).target // _TINY_PARTITION:
+    if average < PackingLimits.of(options).target // _TINY_PARTITION:
         yield Finding(
             10,
             f"{partitions.height:,} partitions hold {size_text(average)} each on average; with coarser partition "

@@ -22,7 +22,7 @@ from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.removals import removed_lists
-from anabranch.kernel.repair.found import State
+from anabranch.kernel.repair.found import RefState
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def held_commit(context: TableContext, snapshot: Snapshot, source: str) -> LostC
     return LostCommit(before, after, stored.modified_millis, None, snapshot=snapshot, source=source)
 
 
-def lost_commits(context: TableContext, states: Sequence[State]) -> list[LostCommit]:
+def lost_commits(context: TableContext, states: Sequence[RefState]) -> list[LostCommit]:
     """Return all possible commits without a snapshot, in the order in which they were stored."""
     lists = _lists(context, states)
     stems = Counter(one.stem for one in lists)
@@ -141,7 +141,7 @@ def lost_commits(context: TableContext, states: Sequence[State]) -> list[LostCom
     ]
 
 
-def _lists(context: TableContext, states: Sequence[State]) -> list[LostList]:
+def _lists(context: TableContext, states: Sequence[RefState]) -> list[LostList]:
     named = {name for s in states for name in (s.snapshot.base_manifest_list, s.snapshot.delta_manifest_list)}
     named |= removed_lists(context.storage)
     until = _hint_time(context)

@@ -18,7 +18,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.archive import archived
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
-from anabranch.kernel.repair.found import State
+from anabranch.kernel.repair.found import RefState
 from anabranch.kernel.repair.lost_commits import (
     LostCommit,
     held_commit,
@@ -53,7 +53,7 @@ class Remains:
 
 
 def remains_of(
-    main: TableContext, pointer: MainPointer, states: Sequence[State], begun: Snapshot | None
+    main: TableContext, pointer: MainPointer, states: Sequence[RefState], begun: Snapshot | None
 ) -> Remains:
     """Find the remains; nothing is changed.
 
@@ -83,7 +83,7 @@ def remains_of(
     return remains
 
 
-def _held(main: TableContext, states: Sequence[State]) -> dict[int, LostCommit]:
+def _held(main: TableContext, states: Sequence[RefState]) -> dict[int, LostCommit]:
     """Return snapshots committed on the branch that savepoints and other branches still hold."""
     found = {}
     for number, one in held_snapshots(main, states).items():
@@ -94,7 +94,7 @@ def _held(main: TableContext, states: Sequence[State]) -> dict[int, LostCommit]:
     return found
 
 
-def _own_commits(main: TableContext, pointer: MainPointer, states: Sequence[State]) -> list[LostCommit]:
+def _own_commits(main: TableContext, pointer: MainPointer, states: Sequence[RefState]) -> list[LostCommit]:
     """Return commits known from lists that do not continue another branch."""
     commits = lost_commits(main, states)
     its_past: set[str] = set()

@@ -21,7 +21,7 @@ from anabranch.kernel.log.properties import (
     WATERMARK_PROPERTY,
     WRITER_PROPERTY,
 )
-from anabranch.kernel.repair.found import State
+from anabranch.kernel.repair.found import RefState
 from anabranch.kernel.repair.lost_commits import LostCommit, LostList, held_commit, lost_commits, path_from
 from anabranch.version import __version__
 
@@ -43,7 +43,7 @@ class Recovery:
         return context.storage.put_if_absent(path, self.snapshot.to_json())
 
 
-def recover_within(context: TableContext, states: Sequence[State], number: int) -> Recovery | None:
+def recover_within(context: TableContext, states: Sequence[RefState], number: int) -> Recovery | None:
     """Recover a snapshot missing between others, or an equivalent; None if nothing is known of it."""
     following = _find(context, number + 1)
     held = held_snapshots(context, states).get(number)
@@ -55,7 +55,7 @@ def recover_within(context: TableContext, states: Sequence[State], number: int) 
     return held if parent is None and context.snapshots.follows(held.snapshot, following) else None
 
 
-def recover_head(context: TableContext, states: Sequence[State], hinted: int) -> list[Recovery]:
+def recover_head(context: TableContext, states: Sequence[RefState], hinted: int) -> list[Recovery]:
     """Recover the snapshots above the newest existing one, up to the hinted one, as far as there is a trace.
 
     If the beginning is lost, history begins with the oldest that leads up to there. Otherwise it is the
@@ -84,7 +84,7 @@ def recover_head(context: TableContext, states: Sequence[State], hinted: int) ->
     return recovered(context, head, begin, best)
 
 
-def recover_newest(context: TableContext, states: Sequence[State], number: int) -> Recovery | None:
+def recover_newest(context: TableContext, states: Sequence[RefState], number: int) -> Recovery | None:
     """Rebuild the newest snapshot, whose file is damaged, from its manifest lists; None if they are not there."""
     below = _find(context, number - 1)
     commits = lost_commits(context, states)
@@ -116,7 +116,7 @@ def _on_top(context: TableContext, head: Snapshot | None, held: Snapshot) -> Sna
     return replace(held, properties={**held.properties, PARENT_PROPERTY: head.stamp})
 
 
-def held_snapshots(context: TableContext, states: Sequence[State]) -> Mapping[int, Recovery]:
+def held_snapshots(context: TableContext, states: Sequence[RefState]) -> Mapping[int, Recovery]:
     """Return this branch's snapshots that a tag, a savepoint or another branch holds, by number."""
     own = {context.branch_uuid} if context.branch is not None else {context.branch_uuid, None}
     found: dict[int, Recovery] = {}

@@ -17,10 +17,10 @@ from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import newest_pointer, put_pointer, replacements
 from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.repair.branches import hinted_id
-from anabranch.kernel.repair.found import State
+from anabranch.kernel.repair.found import RefState
 from anabranch.kernel.repair.lost_main import Remains, remains_of
 from anabranch.kernel.repair.lost_snapshots import Recovery
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 from anabranch.kernel.replacement.copy_history import copy_past, copy_refs
 
 
@@ -35,8 +35,8 @@ def is_gone(main: TableContext) -> bool:
 
 
 def plan_main(
-    context: TableContext, states: Sequence[State], lost: list[Problem]
-) -> Iterator[tuple[Step, Act]]:
+    context: TableContext, states: Sequence[RefState], lost: list[Problem]
+) -> Iterator[tuple[RepairStep, Act]]:
     """Plan how to give the table a main again; what cannot be restored is added to `lost`."""
     main = main_of(context)
     known = replacements(context)
@@ -46,14 +46,17 @@ def plan_main(
     renamed = _renamed(main, pointer)
     if renamed is not None:
         what = f"say that main is branch '{renamed}' now: it is the one that was called '{main.branch}'"
-        yield Step(Kind.MAIN_GONE, what, main.layout.branch_root), partial(_point, main, pointer, renamed)
+        yield (
+            RepairStep(Kind.MAIN_GONE, what, main.layout.branch_root),
+            partial(_point, main, pointer, renamed),
+        )
         return
     yield from _made_again(main, pointer, states, lost)
 
 
 def _made_again(
-    main: TableContext, pointer: MainPointer, states: Sequence[State], lost: list[Problem]
-) -> Iterator[tuple[Step, Act]]:
+    main: TableContext, pointer: MainPointer, states: Sequence[RefState], lost: list[Problem]
+) -> Iterator[tuple[RepairStep, Act]]:
     assert pointer.replaced is not None, "it names a branch"
     assert main.branch is not None, "the table's own folder cannot be gone"
     ref, old = pointer.replaced.fork, main.on_branch(pointer.replaced.old.name)
@@ -80,7 +83,7 @@ def _made_again(
         else f"make branch '{main.branch}' again with a history that begins with snapshot {first.id}, which has all rows"
     )
     what += "; tags that were made on it since are not known any more"
-    yield Step(Kind.MAIN_GONE, what, main.layout.branch_root), partial(_make, old, fork, remains)
+    yield RepairStep(Kind.MAIN_GONE, what, main.layout.branch_root), partial(_make, old, fork, remains)
     branch = main.on_branch(main.branch)
     for one in remains.snapshots:
         yield put_back(branch, Kind.MAIN_GONE, one)
@@ -133,8 +136,8 @@ def _point(main: TableContext, pointer: MainPointer, name: str) -> bool:
     )
 
 
-def put_back(context: TableContext, kind: Kind, found: Recovery) -> tuple[Step, Act]:
+def put_back(context: TableContext, kind: Kind, found: Recovery) -> tuple[RepairStep, Act]:
     """Build the step that restores a snapshot."""
     path = context.layout.snapshot_path(found.snapshot.id)
     what = f"put snapshot {found.snapshot.id} back, from {found.source}"
-    return Step(kind, what, path), partial(found.put, context)
+    return RepairStep(kind, what, path), partial(found.put, context)

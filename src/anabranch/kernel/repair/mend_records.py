@@ -29,16 +29,16 @@ from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, Wishes
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.seals import stay
 from anabranch.kernel.log.tag_log import find_tag
-from anabranch.kernel.repair.found import State
+from anabranch.kernel.repair.found import RefState
 from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 _POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")
 _ASIDE: Final = re.compile(r"(AUDIT-|DELETED-|carry-|history-|removed-).+")
 _MERGE: Final = re.compile(r"MERGE-([0-9]+)(\.done)?")
 
 
-def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
+def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[RepairStep, Act]]:
     """Plan to rebuild fork records."""
     for problem in problems:
         if (
@@ -52,12 +52,12 @@ def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tupl
         fork = recovered_fork(main, main.on_branch(problem.branch))
         if fork is not None:
             what = f"make {problem.path} again from the branch's pin and its schemas"
-            yield Step(Kind.BRANCH, what, problem.path), put_again(main, problem.path, fork.to_json())
+            yield RepairStep(Kind.BRANCH, what, problem.path), put_again(main, problem.path, fork.to_json())
 
 
 def plan_records(
-    main: TableContext, states: Sequence[State], problems: Sequence[Problem]
-) -> Iterator[tuple[Step, Act]]:
+    main: TableContext, states: Sequence[RefState], problems: Sequence[Problem]
+) -> Iterator[tuple[RepairStep, Act]]:
     """Plan to rebuild other records, or to move them aside."""
     for problem in problems:
         if problem.kind is not Kind.RECORD or is_of_later_version(main, problem.path):
@@ -82,8 +82,8 @@ def plan_records(
             yield step, put_again(main, problem.path, content)
 
 
-def _step(problem: Problem, what: str) -> Step:
-    return Step(Kind.RECORD, what, problem.path)
+def _step(problem: Problem, what: str) -> RepairStep:
+    return RepairStep(Kind.RECORD, what, problem.path)
 
 
 def _settle(main: TableContext, path: str) -> Act:
@@ -99,7 +99,7 @@ def _settle(main: TableContext, path: str) -> Act:
 
 
 def _again(
-    main: TableContext, states: Sequence[State], problem: Problem, name: str
+    main: TableContext, states: Sequence[RefState], problem: Problem, name: str
 ) -> tuple[str, bytes] | None:
     """Return the source and content of a rebuilt record; None if nothing is known."""
     merge = _MERGE.fullmatch(name)
@@ -148,7 +148,7 @@ def _release(main: TableContext, generation: int) -> tuple[str, bytes] | None:
 
 
 def _merge_end(
-    main: TableContext, branch: TableContext, states: Sequence[State], number: int
+    main: TableContext, branch: TableContext, states: Sequence[RefState], number: int
 ) -> tuple[str, bytes] | None:
     made = _made(main, branch, states, number)
     if made is None:
@@ -160,7 +160,7 @@ def _merge_end(
 
 
 def _merge_record(
-    main: TableContext, branch: TableContext, states: Sequence[State], number: int
+    main: TableContext, branch: TableContext, states: Sequence[RefState], number: int
 ) -> tuple[str, bytes] | None:
     tag, fork, schema = find_tag(branch, branch_pin(number)), branch.fork, branch.schemas.latest()
     if tag is None or fork is None or schema is None:
@@ -177,7 +177,7 @@ def _merge_record(
 
 
 def _made(
-    main: TableContext, branch: TableContext, states: Sequence[State], number: int
+    main: TableContext, branch: TableContext, states: Sequence[RefState], number: int
 ) -> tuple[Snapshot | PastSnapshot, MergeFacts] | None:
     """Return the snapshot that a merge made, or that marks it as given up; None if it is gone."""
     wanted = (f"{MERGE_USER}{branch.branch_uuid}", number)

@@ -29,15 +29,15 @@ from anabranch.kernel.log.savepoint_log import find_savepoint
 from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.kernel.refs.savepoints import remade_savepoint
-from anabranch.kernel.repair.found import State
+from anabranch.kernel.repair.found import RefState
 from anabranch.kernel.repair.lost_snapshots import recover_newest, recover_within
 from anabranch.kernel.repair.mending import put_again, put_aside
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 
 def plan_refs(
-    main: TableContext, states: Sequence[State], problems: Sequence[Problem]
-) -> Iterator[tuple[Step, Act]]:
+    main: TableContext, states: Sequence[RefState], problems: Sequence[Problem]
+) -> Iterator[tuple[RepairStep, Act]]:
     """Plan to rebuild damaged refs, or to move them aside."""
     for problem in problems:
         try:
@@ -79,7 +79,7 @@ def _branch(main: TableContext, name: str | None) -> TableContext:
     return main.on_branch(None) if name is None else readable_branch(main, name)
 
 
-def _savepoint(main: TableContext, number: int, problem: Problem) -> Iterator[tuple[Step, Act]]:
+def _savepoint(main: TableContext, number: int, problem: Problem) -> Iterator[tuple[RepairStep, Act]]:
     places = [main, *(_branch(main, name) for name in (None, *branch_names(main)) if name != main.branch)]
     pin = pin_name(number)
     for place in places:
@@ -96,13 +96,13 @@ def _savepoint(main: TableContext, number: int, problem: Problem) -> Iterator[tu
                     return False  # what it saves is damaged too, and listed
                 return made is not None and put_again(main, problem.path, made.to_json())()
 
-            yield Step(Kind.REF, f"make {problem.path} again from its tag '{pin}'", problem.path), act
+            yield RepairStep(Kind.REF, f"make {problem.path} again from its tag '{pin}'", problem.path), act
             return
 
 
 def _tag(
-    main: TableContext, context: TableContext, states: Sequence[State], name: str, problem: Problem
-) -> Iterator[tuple[Step, Act]]:
+    main: TableContext, context: TableContext, states: Sequence[RefState], name: str, problem: Problem
+) -> Iterator[tuple[RepairStep, Act]]:
     held, whose = None, ""
     is_needed = True
     if (number := pinned_savepoint_of(name)) is not None:
@@ -132,16 +132,19 @@ def _tag(
         is_needed = not pins.is_old(context, name)
     if held is not None:
         what = f"put {problem.path} again, which holds what {whose} needs"
-        yield Step(Kind.REF, what, problem.path), put_again(main, problem.path, Tag(name, held).to_json())
+        yield (
+            RepairStep(Kind.REF, what, problem.path),
+            put_again(main, problem.path, Tag(name, held).to_json()),
+        )
     elif not is_needed:
         yield (
-            Step(Kind.REF, f"put {problem.path} aside, which nothing needs any more", problem.path),
+            RepairStep(Kind.REF, f"put {problem.path} aside, which nothing needs any more", problem.path),
             put_aside(main, problem.path),
         )
 
 
 def _rolled_back(
-    main: TableContext, context: TableContext, states: Sequence[State], name: str
+    main: TableContext, context: TableContext, states: Sequence[RefState], name: str
 ) -> Snapshot | None:
     """What a rollback made of its branch, or what it went to; a replacement by a commit is one, to where the branch left."""
     user, is_target = pinned_rollback_of(name)
@@ -165,7 +168,9 @@ def _owner(main: TableContext, uuid: str) -> TableContext | None:
     return None
 
 
-def _merged(branch: TableContext, states: Sequence[State], merge: int, *, is_result: bool) -> Snapshot | None:
+def _merged(
+    branch: TableContext, states: Sequence[RefState], merge: int, *, is_result: bool
+) -> Snapshot | None:
     """Return the branch head that a merge took, or its result on main."""
     log = merge_log(branch)
     if not is_result:
@@ -178,8 +183,8 @@ def _merged(branch: TableContext, states: Sequence[State], merge: int, *, is_res
 
 
 def _snapshot(
-    context: TableContext, states: Sequence[State], number: int, problem: Problem
-) -> Iterator[tuple[Step, Act]]:
+    context: TableContext, states: Sequence[RefState], number: int, problem: Problem
+) -> Iterator[tuple[RepairStep, Act]]:
     found = recover_within(context, states, number)
     is_newest = number == max(context.snapshots.ids(), default=0)
     if is_newest:  # of several that had the number, only one was not rolled back
@@ -195,7 +200,7 @@ def _snapshot(
     if found is not None:
         what = f"put snapshot {number} back, from {found.source}"
         content = found.snapshot.to_json()
-        yield Step(Kind.SNAPSHOT, what, problem.path), put_again(context, problem.path, content)
+        yield RepairStep(Kind.SNAPSHOT, what, problem.path), put_again(context, problem.path, content)
         return
     what = f"put {problem.path} aside, which nothing else holds; its rows are in the next one, and history seems to begin there"
-    yield Step(Kind.SNAPSHOT, what, problem.path), put_aside(context, problem.path)
+    yield RepairStep(Kind.SNAPSHOT, what, problem.path), put_aside(context, problem.path)

@@ -14,13 +14,13 @@ from anabranch.kernel.branches.lost_fork import readable_branch
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
-from anabranch.kernel.repair.found import State
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.found import RefState
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 
 def plan_schemas(
-    main: TableContext, states: Sequence[State], problems: Sequence[Problem]
-) -> Iterator[tuple[Step, Act]]:
+    main: TableContext, states: Sequence[RefState], problems: Sequence[Problem]
+) -> Iterator[tuple[RepairStep, Act]]:
     """Plan to copy missing versions, where all that both branches have are the same; none is replaced."""
     planned: set[str] = set()
     for problem in problems:
@@ -32,11 +32,11 @@ def plan_schemas(
             if path not in planned:
                 planned.add(path)
                 what = f"put {path}, which another engine did not copy, from branch '{owner.branch}'"
-                yield Step(Kind.SCHEMA, what, path), partial(main.storage.put_if_absent, path, content)
+                yield RepairStep(Kind.SCHEMA, what, path), partial(main.storage.put_if_absent, path, content)
 
 
 def _missing(
-    main: TableContext, states: Sequence[State], problem: Problem
+    main: TableContext, states: Sequence[RefState], problem: Problem
 ) -> list[tuple[TableContext, str, bytes]]:
     """Return the branch that has them, paths and contents of the missing versions up to the one that is named."""
     wanted = schema_id_of(problem.path)

@@ -30,7 +30,7 @@ from anabranch.kernel.log.main_pointer import (
 )
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.mending import is_of_later_version, put_again
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 _OUTCOME: Final = re.compile(rb'"outcome"\s*:\s*"(stay|replaced)"')
 
@@ -81,7 +81,7 @@ def _unreadable(main: TableContext) -> Iterator[Problem]:
             )
 
 
-def plan_pointers(context: TableContext, problems: list[Problem]) -> Iterator[tuple[Step, Act]]:
+def plan_pointers(context: TableContext, problems: list[Problem]) -> Iterator[tuple[RepairStep, Act]]:
     """Plan to restore them, oldest first."""
     wanted = {p.path for p in problems if p.kind is Kind.POINTER}
     for number in numbers(context, MAIN_PREFIX):
@@ -89,7 +89,10 @@ def plan_pointers(context: TableContext, problems: list[Problem]) -> Iterator[tu
         again = remade(context, number) if path in wanted else None
         if again is not None:
             what = f"make {path} again, from what it still says, the announcement and the history of what was main: main is"
-            yield Step(Kind.POINTER, f"{what} {again.main}", path), put_again(context, path, again.to_json())
+            yield (
+                RepairStep(Kind.POINTER, f"{what} {again.main}", path),
+                put_again(context, path, again.to_json()),
+            )
     for lost in lost_decisions(context) if wanted else ():
         pointer = _copy(context, lost.generation)
         source = "the copy of it"
@@ -99,7 +102,7 @@ def plan_pointers(context: TableContext, problems: list[Problem]) -> Iterator[tu
                 "the announcement and the seal of what was main",
             )
         if pointer is not None:
-            step = Step(
+            step = RepairStep(
                 Kind.POINTER, f"put {lost.path} back, from {source}: main is {pointer.main}", lost.path
             )
             yield step, partial(put_pointer, context, pointer)

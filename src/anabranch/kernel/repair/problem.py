@@ -122,7 +122,7 @@ def _lines(found: Verification) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """A step that a repair does, or would do."""
 
     kind: Kind

@@ -35,7 +35,7 @@ from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.refs.savepoints import tend
 from anabranch.kernel.repair.lost_snapshots import recover_head, recover_within
 from anabranch.kernel.repair.main_gone import put_back
-from anabranch.kernel.repair.problem import Act, Kind, Problem, Step
+from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 from anabranch.kernel.repair.verify import Looked
 
 
@@ -44,7 +44,7 @@ class Repair:
     """Result of a repair, or of its dry run, including what could not be repaired."""
 
     table: str
-    steps: tuple[Step, ...]
+    steps: tuple[RepairStep, ...]
     left: tuple[Problem, ...]
     """Remaining problems: lost rows with partition, time and job."""
     dry_run: bool
@@ -64,7 +64,7 @@ class Repair:
 
 def files_to_restore(
     context: TableContext, problems: Sequence[Problem], folder: str
-) -> Iterator[tuple[Step, Mapping[str, str]]]:
+) -> Iterator[tuple[RepairStep, Mapping[str, str]]]:
     """Yield the step and moves for missing files that orphan cleaning has moved aside."""
     wanted = {p.path: p for p in problems if p.kind in (Kind.FILE_MISSING, Kind.MANIFEST) and p.path}
     runs = sorted(context.storage.list_folders(folder), reverse=True) if wanted else []
@@ -74,14 +74,16 @@ def files_to_restore(
             problem = wanted.pop(path, None)
             if problem is not None and not context.storage.exists(path):
                 yield (
-                    Step(problem.kind, f"bring {path} back, which the cleaning of orphans moved away", path),
+                    RepairStep(
+                        problem.kind, f"bring {path} back, which the cleaning of orphans moved away", path
+                    ),
                     {info.path: path},
                 )
 
 
 def plan_branch(
     context: TableContext, looked: Looked, problems: Sequence[Problem]
-) -> Iterator[tuple[Step, Act]]:
+) -> Iterator[tuple[RepairStep, Act]]:
     """Plan the repair of one branch's history, in order of execution.
 
     Args:
@@ -105,7 +107,7 @@ def plan_branch(
             yield put_back(context, Kind.HEAD_GONE, found)
     if {Kind.HINT, Kind.HEAD_GONE} & kinds:
         yield (
-            Step(Kind.HINT, "write the hint to the newest snapshot", layout.latest_hint_path),
+            RepairStep(Kind.HINT, "write the hint to the newest snapshot", layout.latest_hint_path),
             lambda: _write_hint(context),
         )
     if Kind.SCHEMA in kinds and not _can_build_on(context):
@@ -114,12 +116,14 @@ def plan_branch(
         for problem in own:
             if problem.kind is Kind.LEFTOVER:
                 yield (
-                    Step(Kind.LEFTOVER, f"snapshot {problem.snapshot_id}: {problem.repair}", problem.path),
+                    RepairStep(
+                        Kind.LEFTOVER, f"snapshot {problem.snapshot_id}: {problem.repair}", problem.path
+                    ),
                     lambda: bool(sweep(context)),
                 )
     if Kind.FOREIGN_HEAD in kinds:
         yield (
-            Step(
+            RepairStep(
                 Kind.FOREIGN_HEAD,
                 "commit an empty snapshot on top of the newest, which takes over what another engine put there",
                 next(p.path for p in own if p.kind is Kind.FOREIGN_HEAD),
@@ -137,11 +141,14 @@ def _can_build_on(context: TableContext) -> bool:
         return False
 
 
-def plan_pins(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[Step, Act]]:
+def plan_pins(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[RepairStep, Act]]:
     """Plan to restore missing pins."""
     for problem in problems:
         if problem.kind is Kind.PIN:
-            yield Step(Kind.PIN, f"put {problem.path} again", problem.path), partial(_tend, main, problem)
+            yield (
+                RepairStep(Kind.PIN, f"put {problem.path} again", problem.path),
+                partial(_tend, main, problem),
+            )
 
 
 def _tend(main: TableContext, problem: Problem) -> bool:

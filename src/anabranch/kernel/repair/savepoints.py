@@ -14,7 +14,7 @@ from anabranch.kernel.log.fork_pins import belongs_on_main, fork_pin
 from anabranch.kernel.log.main_branch import succession
 from anabranch.kernel.log.savepoint_log import is_of, read_numbers
 from anabranch.kernel.log.tag_log import find_tag, tag_names
-from anabranch.kernel.repair.found import Found, State, dropped_if_known, of_branch, tried
+from anabranch.kernel.repair.found import Found, RefState, dropped_if_known, of_branch, tried
 from anabranch.kernel.repair.problem import Kind, Problem
 
 
@@ -40,7 +40,7 @@ def read_savepoints(main: TableContext, contexts: list[TableContext], found: Fou
         owner = next((c for c in contexts if is_of(c, saved)), main)
         if not main.storage.exists(main.layout.manifest_path(saved.full_manifest_list)):
             found.problems.append(_without_list(owner, saved, info.path))
-        found.states.append(State(f"savepoint {number}", info.path, owner, saved.snapshot, whole=True))
+        found.states.append(RefState(f"savepoint {number}", info.path, owner, saved.snapshot, whole=True))
         if saved.saved_snapshot is not None and not main.storage.exists(owner.layout.tag_path(saved.pin)):
             found.problems.append(_pin_missing(owner, saved.pin, f"savepoint {number}"))
     found.problems += _lost_savepoints(main, contexts)

@@ -14,7 +14,7 @@ from anabranch.kernel.log.removals import was_removed
 from anabranch.kernel.log.rollback_pins import is_rollback_pin
 from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.repair.branches import as_found, half_made, hinted_id
-from anabranch.kernel.repair.found import Found, State, dropped_if_known, of_branch, tried
+from anabranch.kernel.repair.found import Found, RefState, dropped_if_known, of_branch, tried
 from anabranch.kernel.repair.misplaced import misplaced
 from anabranch.kernel.repair.pointers import pointer_problems
 from anabranch.kernel.repair.problem import Kind, Problem
@@ -76,7 +76,7 @@ def _read_tags(context: TableContext, found: Found) -> None:
         tag = tried(found, Kind.REF, context, partial(find_tag, context, name), path, **_about_tag(name))
         if tag is not None:
             found.states.append(
-                State(f"tag '{name}'{of_branch(context)}", path, context, tag.snapshot, whole=True)
+                RefState(f"tag '{name}'{of_branch(context)}", path, context, tag.snapshot, whole=True)
             )
 
 
@@ -100,7 +100,7 @@ def _read_unknown(context: TableContext, found: Found) -> None:
     found.branches += 1
     for number, snapshot in _snapshots(context, found).items():
         name, path = f"snapshot {number}{of_branch(context)}", context.layout.snapshot_path(number)
-        found.states.append(State(name, path, context, snapshot, whole=True))
+        found.states.append(RefState(name, path, context, snapshot, whole=True))
     _read_tags(context, found)
 
 
@@ -217,7 +217,7 @@ def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], 
                 )
             )
         whole = number == head.id or older is None
-        found.states.append(State(f"snapshot {number}{of}", path, context, snapshot, whole=whole))
+        found.states.append(RefState(f"snapshot {number}{of}", path, context, snapshot, whole=whole))
 
 
 def _gap(context: TableContext, number: int, path: str) -> Problem:

@@ -21,7 +21,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.log.main_branch import main_as_far_as_known
-from anabranch.kernel.repair.found import Found, State
+from anabranch.kernel.repair.found import Found, RefState
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.states import read_history, read_states
 from anabranch.kernel.scan.partitions import partition_text
@@ -55,7 +55,7 @@ class Looked:
     manifests: int = 0
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[RefState]:
         return self.found.states
 
     @property
@@ -116,7 +116,7 @@ class _Manifests:
         self._looked.files = pl.concat(frames).unique("path", keep="first", maintain_order=True)
         self._frames = []
 
-    def _state(self, number: int, state: State) -> None:
+    def _state(self, number: int, state: RefState) -> None:
         self._check_schema(state)
         delta = self._list(state, state.snapshot.delta_manifest_list)
         base = self._list(state, state.snapshot.base_manifest_list)
@@ -155,7 +155,7 @@ class _Manifests:
             )
         )
 
-    def _live(self, state: State, entries: pl.DataFrame) -> pl.DataFrame:
+    def _live(self, state: RefState, entries: pl.DataFrame) -> pl.DataFrame:
         sums = entries.group_by(IDENTITY, maintain_order=True).agg(
             net=(1 - 2 * pl.col("kind").cast(pl.Int64)).sum()
         )
@@ -182,7 +182,7 @@ class _Manifests:
             )
         return live
 
-    def _check_delta(self, state: State, added: pl.DataFrame) -> None:
+    def _check_delta(self, state: RefState, added: pl.DataFrame) -> None:
         counted = int((added["row_count"] * (1 - 2 * added["kind"].cast(pl.Int64))).sum())
         wanted = state.snapshot.delta_record_count
         is_history = state.name.startswith("snapshot")
@@ -197,7 +197,7 @@ class _Manifests:
                 rows=counted - wanted,
             )
 
-    def _check_schema(self, state: State) -> None:
+    def _check_schema(self, state: RefState) -> None:
         key = (state.context.branch, state.snapshot.schema_id)
         if key not in self._schemas:
             try:
@@ -217,7 +217,7 @@ class _Manifests:
                     "up what was committed since.",
                 )
 
-    def _list(self, state: State, name: str) -> tuple[ManifestFileMeta, ...] | None:
+    def _list(self, state: RefState, name: str) -> tuple[ManifestFileMeta, ...] | None:
         if name in self._bad:
             return None
         try:
@@ -229,7 +229,7 @@ class _Manifests:
             self._damaged(state, name, error, "manifest list")
             return None
 
-    def _entries(self, state: State, metas: tuple[ManifestFileMeta, ...]) -> pl.DataFrame | None:
+    def _entries(self, state: RefState, metas: tuple[ManifestFileMeta, ...]) -> pl.DataFrame | None:
         self._seen.update(meta.file_name for meta in metas)
         if any(meta.file_name in self._bad for meta in metas):
             metas = tuple(meta for meta in metas if meta.file_name not in self._bad)
@@ -253,7 +253,7 @@ class _Manifests:
                 self._damaged(state, meta.file_name, error, f"manifest of {files:,} files")
         return None if not readable else manifests.entries(readable, only=_COLUMNS).df
 
-    def _damaged(self, state: State, name: str, error: AnabranchError, what: str) -> None:
+    def _damaged(self, state: RefState, name: str, error: AnabranchError, what: str) -> None:
         snapshot = state.snapshot
         self._note(
             Kind.MANIFEST,
@@ -264,7 +264,7 @@ class _Manifests:
             repair="bring it back, if the cleaning of orphans moved it away",
         )
 
-    def _note(self, kind: Kind, state: State, message: str, path: str, **about: Any) -> None:
+    def _note(self, kind: Kind, state: RefState, message: str, path: str, **about: Any) -> None:
         snapshot_id = state.snapshot.id
         self._looked.problems.append(Problem(kind, message, path, state.context.branch, snapshot_id, **about))
 

@@ -29,7 +29,7 @@ _FLOATING = FloatType | DoubleType
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Aggregate:
     """One aggregate: of rows, or of the values of a column."""
 
     what: Literal["count", "min", "max"]
@@ -37,7 +37,7 @@ class Asked:
     """None for the number of rows; else nulls do not count."""
 
 
-def answered(request: ScanRequest, asked: Sequence[Asked], by: Sequence[Field] = ()) -> pa.Table | None:
+def answered(request: ScanRequest, asked: Sequence[Aggregate], by: Sequence[Field] = ()) -> pa.Table | None:
     """Return the aggregates of all rows, or of each group; None if they do not follow from the manifests.
 
     Args:
@@ -94,7 +94,7 @@ def answered(request: ScanRequest, asked: Sequence[Asked], by: Sequence[Field] =
     return found
 
 
-def _is_exact(asked: Asked, of_partition: set[int]) -> bool:
+def _is_exact(asked: Aggregate, of_partition: set[int]) -> bool:
     """Whether such an aggregate follows from manifests that have all statistics."""
     if asked.column is None or asked.what == "count":
         return True
@@ -106,7 +106,7 @@ def _is_exact(asked: Asked, of_partition: set[int]) -> bool:
     return has_bounds(data_type) and not isinstance(data_type, CharType | VarCharType)
 
 
-def _type(asked: Asked) -> pa.DataType:
+def _type(asked: Aggregate) -> pa.DataType:
     if asked.what == "count" or asked.column is None:
         return pa.int64()
     return to_arrow_type(asked.column.type)
@@ -115,7 +115,7 @@ def _type(asked: Asked) -> pa.DataType:
 def _of_files(
     files: pl.DataFrame,
     statistics: Statistics | None,
-    asked: Sequence[Asked],
+    asked: Sequence[Aggregate],
     by: Sequence[Field],
     request: ScanRequest,
 ) -> pa.Table | None:
@@ -132,7 +132,7 @@ def _of_files(
     return pa.table(columns)
 
 
-def _of_column(statistics: Statistics, asked: Asked) -> pa.Array | None:
+def _of_column(statistics: Statistics, asked: Aggregate) -> pa.Array | None:
     """An aggregate for each file; None if it is not known of one."""
     rows = statistics.row_count
     if asked.column is None:

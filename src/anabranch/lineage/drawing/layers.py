@@ -20,7 +20,7 @@ _SETTLING = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePlace:
     """Position of a node: the middle of its left edge, and its size."""
 
     x: float
@@ -34,10 +34,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DrawnLayout:
     """Positions of all nodes, and paths of all arrows."""
 
-    places: dict[Node, Place]
+    places: dict[Node, NodePlace]
     ways: dict[tuple[Node, Node], tuple[tuple[float, float], ...]]
     """Points of each arrow, two for each column: it goes straight through columns, and curves between them."""
     width: float
@@ -58,7 +58,7 @@ def layout(
     *,
     column_gap: float,
     row_gap: float,
-) -> Layout:
+) -> DrawnLayout:
     """Lay out nodes and arrows.
 
     Args:
@@ -78,7 +78,7 @@ def layout(
     xs, total = _across(columns, sizes, column_gap)
     widths = [max((sizes[n][0] for n in column if n in sizes), default=0.0) for column in columns]
     places = {
-        node: Place(xs[at] + (widths[at] - sizes[node][0]) / 2, ys[node], *sizes[node])
+        node: NodePlace(xs[at] + (widths[at] - sizes[node][0]) / 2, ys[node], *sizes[node])
         for at, column in enumerate(columns)
         for node in column
         if node in sizes
@@ -92,7 +92,7 @@ def layout(
         ways[a, b] = tuple(point for left, right, y in edges for point in ((left, y), (right, y)))
     drawn = {(a, b): ways[a, b] if order[a] < order[b] else ways[b, a][::-1] for a, b in arrows if a != b}
     bottom = max((ys[n] + heights[n] / 2 for column in columns for n in column), default=0.0)
-    return Layout(places, drawn, total, bottom)
+    return DrawnLayout(places, drawn, total, bottom)
 
 
 def _in_order(nodes: Sequence[Node], arrows: Sequence[tuple[Node, Node]]) -> list[Node]:

@@ -16,7 +16,7 @@ from anabranch.lineage.drawing.labels import (
     snapshots_text,
     width,
 )
-from anabranch.lineage.drawing.layers import Layout, Node, Place, layout
+from anabranch.lineage.drawing.layers import DrawnLayout, Node, NodePlace, layout
 from anabranch.lineage.trace import Dataset, Flow, Trace
 
 _COLUMN = 7.3
@@ -94,7 +94,7 @@ class _Picture:
         ]
         return "".join(f"{line}\n" for line in lines)
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> DrawnLayout:
         by_sink: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
         for key in self._jobs:
             by_sink[key[2]].append(key)
@@ -109,7 +109,7 @@ class _Picture:
             arrows.append((("job", key), ("dataset", key[2])))
         return layout(sizes, arrows, column_gap=46, row_gap=18)
 
-    def _arrows(self, placed: Layout) -> list[str]:
+    def _arrows(self, placed: DrawnLayout) -> list[str]:
         drawn = []
         for (start, end), points in placed.ways.items():
             assert isinstance(start, tuple) and isinstance(end, tuple), "nodes are pairs"  # noqa: PT018
@@ -119,7 +119,7 @@ class _Picture:
             drawn.append(f'<path class="arrow{dashed}" d="{_curve(points)}"{marker}/>')
         return drawn
 
-    def _dataset(self, dataset: Dataset, place: Place) -> str:
+    def _dataset(self, dataset: Dataset, place: NodePlace) -> str:
         kinds = [
             "dataset",
             *(["asked"] if is_asked(dataset) else []),
@@ -130,7 +130,7 @@ class _Picture:
         )
         return _box(place, _dataset_lines(dataset), " ".join(kinds), whole, rounding=4)
 
-    def _job(self, key: tuple[str, str, str], flows: list[Flow], place: Place) -> str:
+    def _job(self, key: tuple[str, str, str], flows: list[Flow], place: NodePlace) -> str:
         lines = [_job_label(key), _commits(flows)]
         return _box(place, lines, f"job {key[1]}", printable(key[0]), rounding=place.height / 2)
 
@@ -156,7 +156,7 @@ def _text_width(text: str) -> float:
     return width(text) * _COLUMN
 
 
-def _box(place: Place, lines: list[str], kinds: str, whole: str, *, rounding: float) -> str:
+def _box(place: NodePlace, lines: list[str], kinds: str, whole: str, *, rounding: float) -> str:
     top = place.y - place.height / 2
     texts = "".join(
         _line(

@@ -31,7 +31,7 @@ from anabranch.lineage.index.database import Database
 from anabranch.lineage.index.rows import Words
 from anabranch.lineage.index.store import line_of
 from anabranch.lineage.index.tables import FLOWS, GAPS, INPUT_KEYS, JOBS, LINES, OF_COMMITS, owner
-from anabranch.lineage.index.writer import Change, put_commits, put_line
+from anabranch.lineage.index.writer import CommitCounts, put_commits, put_line
 
 _UNREADABLE: Final = (CorruptTableError, UnsupportedFeatureError)
 
@@ -193,11 +193,11 @@ def _look(table: TableContext, known: _Known) -> bool | str:
         return _problem(table.name, error)
 
 
-def _update(connection: sa.Connection, table: TableContext, warehouse: str) -> Change:
+def _update(connection: sa.Connection, table: TableContext, warehouse: str) -> CommitCounts:
     known = _known(connection, table.table_uuid).get(table.table_uuid, _NOTHING)
     words = Words(connection)
     branches, forks = branches_of(table, known.lines)
-    total = Change(0, 0)
+    total = CommitCounts(0, 0)
     gone = _left_without_trace(known, {branch.line.branch_uuid for branch in branches})
     if gone:
         connection.execute(LINES.delete().where(LINES.c.branch_uuid.in_(gone)))
@@ -208,7 +208,7 @@ def _update(connection: sa.Connection, table: TableContext, warehouse: str) -> C
         if has_news(branch, newest, table):
             backwards = commits_backwards(branch, forks, table)
             done = put_commits(connection, words, line, 0 if newest is None else newest.id, backwards)
-            total = Change(total.added + done.added, total.removed + done.removed)
+            total = CommitCounts(total.added + done.added, total.removed + done.removed)
     return total
 
 

@@ -16,7 +16,7 @@ from anabranch.lineage.index.tables import COMMITS, GAPS, LINES, OF_COMMITS, own
 _AT_ONCE: Final = 512
 
 
-class Change(NamedTuple):
+class CommitCounts(NamedTuple):
     """Number of commits that were added, and removed."""
 
     added: int
@@ -47,7 +47,7 @@ def put_line(connection: sa.Connection, words: Words, line: Line, warehouse: str
 
 def put_commits(
     connection: sa.Connection, words: Words, line: Line, newest: int, backwards: Iterable[Commit]
-) -> Change:
+) -> CommitCounts:
     """Bring the commits of a branch in the index up to date.
 
     Args:
@@ -80,7 +80,7 @@ def put_commits(
     _put_gaps(connection, branch, [*ids, kept or _begin(line)], kept)
     summarise(connection, branch, None if removed else kept)
     _put_newest(connection, branch, head)
-    return Change(len(ids), removed)
+    return CommitCounts(len(ids), removed)
 
 
 def _until_known(

@@ -87,7 +87,7 @@ class EventFile:
         self._transport.close()
 
 
-class Server:
+class EventServer:
     """A server that receives events by HTTP, such as Marquez."""
 
     def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 5.0) -> None:
@@ -130,7 +130,7 @@ def open_destination(target: str, environment: Mapping[str, str] = os.environ) -
     if colon and scheme == "file" and rest:
         return EventFile(rest.removeprefix("//"))
     if scheme in ("http", "https"):
-        return Server(target, api_key=environment.get(API_KEY_VARIABLE))
+        return EventServer(target, api_key=environment.get(API_KEY_VARIABLE))
     raise InvalidInputError(
         f"lineage cannot be exported to '{target}'",
         hint="write file:PATH, or the address of a server such as http://127.0.0.1:5000.",

@@ -18,7 +18,7 @@ Resolve = Callable[[str], CommitRef]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCommits:
     """Commits that are asked about. Under ids up to its fork a branch has commits of the one that it left."""
 
     branch: str
@@ -28,19 +28,19 @@ class Asked:
     """For people: ``db.orders, snapshots 5..9``."""
 
 
-def whole(store: CommitStore, branch: str) -> Asked:
+def whole(store: CommitStore, branch: str) -> AskedCommits:
     """Return all commits that a branch has or ever had, whether it still contains them or not."""
     last = max(store.newest(branch), _begun_with(store, branch))
-    return Asked(branch, Contents(store).history(branch, 1, last), _title(store, branch))
+    return AskedCommits(branch, Contents(store).history(branch, 1, last), _title(store, branch))
 
 
-def contained(store: CommitStore, moment: CommitRef, name: str) -> Asked:
+def contained(store: CommitStore, moment: CommitRef, name: str) -> AskedCommits:
     """Return the commits that a table contained at a moment."""
     content = Contents(store).content(moment)
-    return Asked(moment.branch_uuid, content, f"{_title(store, moment.branch_uuid)} as of {name}")
+    return AskedCommits(moment.branch_uuid, content, f"{_title(store, moment.branch_uuid)} as of {name}")
 
 
-def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> Asked:
+def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> AskedCommits:
     """Return one commit, or those of a range of ids.
 
     Args:
@@ -63,7 +63,7 @@ def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> Ask
                 f"lineage knows no snapshot {one.snapshot} of '{_title(store, branch)}': the newest is {newest}",
                 hint="`snapshots` lists those that are there; a range takes those that are known.",
             )
-        return Asked(
+        return AskedCommits(
             branch, (Segment(one.branch_uuid, one.snapshot, one.snapshot),), _of(store, branch, text)
         )
     begin, end = match[1].strip(), match[2].strip()
@@ -79,7 +79,7 @@ def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> Ask
             f"the range '{text}' of '{_title(store, branch)}' begins at snapshot {first} and ends at {last}",
             hint=f"the newest snapshot is {newest}.",
         )
-    return Asked(branch, found.history(branch, first, min(last, newest)), _of(store, branch, text))
+    return AskedCommits(branch, found.history(branch, first, min(last, newest)), _of(store, branch, text))
 
 
 def _on(contents: Contents, branch: str, ref: CommitRef, text: str) -> int:

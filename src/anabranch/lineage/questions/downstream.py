@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.asked import AskedCommits
 from anabranch.lineage.questions.network import Network
 from anabranch.lineage.questions.unknown import may_belong
 from anabranch.lineage.questions.walk import BEYOND, Walk, asked_for, check_depth
@@ -15,7 +15,7 @@ from anabranch.lineage.trace import Trace
 
 
 def downstream(
-    store: CommitStore, asked: Asked, *, depth: int | None = None, verb: str = "downstream"
+    store: CommitStore, asked: AskedCommits, *, depth: int | None = None, verb: str = "downstream"
 ) -> Trace:
     """Return everything derived from commits, over any number of steps.
 
@@ -37,7 +37,7 @@ def downstream(
     return replace(walk.trace(f"{verb} of {asked.text}", begun, problems), unknown=unknown)
 
 
-def impact(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Trace:
+def impact(store: CommitStore, asked: AskedCommits, *, depth: int | None = None) -> Trace:
     """Return what bad commits have spoilt: the exact snapshots of which tables, and by which jobs. See `downstream`."""
     return downstream(store, asked, depth=depth, verb="impact")
 

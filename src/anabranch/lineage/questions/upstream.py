@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anabranch.lineage.content import Segment
-from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.asked import AskedCommits
 from anabranch.lineage.questions.network import Network
 from anabranch.lineage.questions.walk import BEYOND, Walk, asked_for, check_depth
 from anabranch.lineage.ranges import Ids
@@ -13,7 +13,7 @@ from anabranch.lineage.store import CommitStore, Read
 from anabranch.lineage.trace import Range, Trace
 
 
-def upstream(store: CommitStore, asked: Asked, *, depth: int | None = None) -> Trace:
+def upstream(store: CommitStore, asked: AskedCommits, *, depth: int | None = None) -> Trace:
     """Return everything that commits were derived from, over any number of steps.
 
     Args:

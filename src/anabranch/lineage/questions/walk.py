@@ -8,7 +8,7 @@ from typing import Literal
 from anabranch.errors import InvalidInputError
 from anabranch.lazy import lazy
 from anabranch.lineage.content import Contents
-from anabranch.lineage.questions.asked import Asked
+from anabranch.lineage.questions.asked import AskedCommits
 from anabranch.lineage.questions.order import longest_ways, topological, without_ways_back
 from anabranch.lineage.ranges import Ids
 from anabranch.lineage.store import CommitStore, OtherRead, Read, source_id
@@ -37,7 +37,7 @@ class Walk:
         """By source, sink, job, and whether it is a merge."""
         self._silent: dict[str, Ids] = {}
 
-    def begin(self, asked: Asked) -> list[str]:
+    def begin(self, asked: AskedCommits) -> list[str]:
         """Begin with the commits that are asked about and brought rows. Return the branches they are on."""
         for segment in asked.segments:
             self.commits.setdefault(segment.branch, Ids()).add(segment.first, segment.last)
@@ -77,7 +77,7 @@ class Walk:
         flow = self._flows.setdefault((source, read.sink, read.job, False), _Commits())
         flow.add(read.snapshot, read.time_millis)
 
-    def doubts(self, asked: Asked) -> Iterator[str]:
+    def doubts(self, asked: AskedCommits) -> Iterator[str]:
         """Yield what is not known about the commits that are asked about."""
         if not any(self.commits.values()):
             yield f"{asked.text}: nothing there brought rows of its own"

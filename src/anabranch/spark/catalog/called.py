@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from anabranch.lake import Lake
 
-__all__ = ["PROCEDURES", "TABLE", "Parameter", "Place", "Verb", "arguments", "called", "procedure"]
+__all__ = ["PROCEDURES", "TABLE", "CalledIn", "Parameter", "Verb", "arguments", "called", "procedure"]
 
 TABLE: Final = Parameter("table", str, option("the table, db.t"))
 """First argument of every procedure about a table."""
 
 
 @dataclass(frozen=True)
-class Place:
+class CalledIn:
     """The warehouse that a procedure was called for, and in which session."""
 
     spark: SparkSession
@@ -46,6 +46,8 @@ def arguments(verb: Verb) -> tuple[Parameter, ...]:
     return (TABLE, *verb.of_procedure) if has_table else verb.of_procedure
 
 
-def called(verb: Verb, table: Table | None, place: Place, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def called(
+    verb: Verb, table: Table | None, place: CalledIn, given: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
     """Call a procedure, and return its rows. Raises what the verb raises."""
     return call(verb, Session(place.lake, table), given)

@@ -15,7 +15,7 @@ from anabranch.kernel.log.cache import MetadataCache
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.changes import altered
 from anabranch.spark.catalog.definitions import definition, like
-from anabranch.spark.catalog.lookup import Asked, NoSuchTableError, Warehouse
+from anabranch.spark.catalog.lookup import AskedVersion, NoSuchTableError, Warehouse
 from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_names
 from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
@@ -152,7 +152,7 @@ class LakeCatalog(JavaProxy):
 
     def tableExists(self, found: Any) -> bool:  # noqa: N802
         try:
-            self._warehouse.relation(self.jvm, java.name_of(found), Asked())
+            self._warehouse.relation(self.jvm, java.name_of(found), AskedVersion())
         except (NotFoundError, InvalidNameError, NoSuchTableError):
             return False
         return True
@@ -322,23 +322,23 @@ def _database(levels: Any) -> str:
     return names[0]
 
 
-def _asked(arguments: Sequence[Any]) -> Asked:
+def _asked(arguments: Sequence[Any]) -> AskedVersion:
     """Parse the arguments with which Spark selects a view of a table, in the forms of all its versions.
 
     They are a version, a time in microseconds, privileges of a write, or (since 4.3) a context and options.
     """
     match arguments:
         case [str() as version]:
-            return Asked(version=version)
+            return AskedVersion(version=version)
         case [int() as micros]:
-            return Asked(millis=micros // 1000)
+            return AskedVersion(millis=micros // 1000)
         case [context, options]:
             given = spelled(java.given_options(options))
             travel = context.timeTravel()
             if not travel.isPresent():
-                return Asked(options=given)
+                return AskedVersion(options=given)
             point = travel.get()
             if point.getClass().getSimpleName() == "AsOfVersion":
-                return Asked(version=point.version(), options=given)
-            return Asked(millis=point.micros() // 1000, options=given)
-    return Asked()
+                return AskedVersion(version=point.version(), options=given)
+            return AskedVersion(millis=point.micros() // 1000, options=given)
+    return AskedVersion()

@@ -18,7 +18,7 @@ from anabranch.lineage.reads import note_state
 from anabranch.options import PATH, SCAN_FILTER
 from anabranch.scan.scan import Scan
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.source import Place, source_stream
+from anabranch.spark.catalog.source import TableLocation, source_stream
 from anabranch.spark.catalog.tables import LakeTable
 from anabranch.spark.catalog.writes import batch_write, known_origin, stream_write
 from anabranch.spark.context.options import refuse_catalog_options, spelled
@@ -90,7 +90,7 @@ class FormatTable(LakeTable):
         super().__init__(
             jvm,
             TableState(view.table, view.snapshot, view.schema),
-            Place("", options[PATH.key], options),
+            TableLocation("", options[PATH.key], options),
             columns or jvm.struct(spark_schema_json(fields_of(view.schema, options))),
         )
         self._given = options

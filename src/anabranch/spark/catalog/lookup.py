@@ -13,9 +13,9 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import SYSTEM_DATABASE
 from anabranch.lazy import lazy
 from anabranch.options import BRANCH, SCAN_EXACT, SCAN_MODE, SCAN_PUBLISHED
-from anabranch.spark.catalog.other_tables import SystemTable, Topic
+from anabranch.spark.catalog.other_tables import SparkSystemTable, Topic
 from anabranch.spark.catalog.partitions import PartitionedTable
-from anabranch.spark.catalog.source import Place, moment_options
+from anabranch.spark.catalog.source import TableLocation, moment_options
 from anabranch.spark.catalog.tables import LakeTable, Relation
 from anabranch.spark.context.table_state import STATE_OPTIONS, TableState
 from anabranch.spark.jvm.proxy import Jvm
@@ -29,7 +29,7 @@ class NoSuchTableError(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedVersion:
     """View of a table that a statement asks for, besides its name."""
 
     version: str | None = None
@@ -75,9 +75,9 @@ class Warehouse:
         database, _, table = name.partition(".")
         return self.connectors.get(database, table)
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> TableLocation:
         """Return the location of the table, for readers and writers in other processes."""
-        return Place(self.catalog, name, self.options)
+        return TableLocation(self.catalog, name, self.options)
 
     def table(self, name: str) -> Table:
         """The table ``db.t``, or its branch ``db.t$branch_fix``.
@@ -95,7 +95,7 @@ class Warehouse:
             raise NoSuchTableError(error.message) from error
         return table if identifier.branch is None else table.branch(identifier.branch)
 
-    def relation(self, jvm: Jvm, name: str, asked: Asked) -> Relation:
+    def relation(self, jvm: Jvm, name: str, asked: AskedVersion) -> Relation:
         """Return the relation that a statement reads or writes under that name.
 
         Raises what `table` does, and `NotFoundError` if there is no such moment or system table.
@@ -107,7 +107,7 @@ class Warehouse:
                     f"'{self.place(name).name}' tells what there is now: it has no past",
                     hint="leave VERSION AS OF and TIMESTAMP AS OF out.",
                 )
-            return SystemTable(
+            return SparkSystemTable(
                 jvm, self.place(name), TableSchema.create(lake_table(of_lake), time_millis=0), {}
             )
         try:
@@ -123,9 +123,9 @@ class Warehouse:
             kind = PartitionedTable if seen.schema.partition_keys else LakeTable
             return kind(jvm, seen, self.place(name))
         moment = {} if view.moment is None else moment_options(view.moment, view.context)
-        return SystemTable(jvm, self.place(name), system_table(system).schema, moment)
+        return SparkSystemTable(jvm, self.place(name), system_table(system).schema, moment)
 
-    def _view(self, name: str, asked: Asked) -> tuple[Table, bool]:
+    def _view(self, name: str, asked: AskedVersion) -> tuple[Table, bool]:
         """Return the table at the requested moment, and whether a clause of the statement named that moment."""
         table = self.table(name)
         named = {key: asked.options[key] for key in STATE_OPTIONS if key in asked.options}

@@ -12,7 +12,7 @@ from typing import Any
 from anabranch.options import PATH
 from anabranch.runtime import SYSTEM
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.source import Place
+from anabranch.spark.catalog.source import TableLocation
 from anabranch.spark.context.options import spelled
 from anabranch.spark.context.tables import open_table
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
@@ -33,8 +33,8 @@ _RUN_ID = "spark.jobGroup.id"
 
 
 def native_stream(
-    jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool
-) -> NativeStream | None:
+    jvm: Jvm, place: TableLocation, info: Any, options: Mapping[str, str], *, overwrite: bool
+) -> NativeStreamWrite | None:
     """A ``StreamingWrite`` of the rows that Spark's `info` is about, for one batch; None if Python writes them.
 
     Args:
@@ -48,11 +48,11 @@ def native_stream(
     schema = java.python_struct(info.schema())
     writer = StreamWriter.of(open_table(known), schema, known, overwrite=overwrite, notices=watch(jvm.spark))
     files = _files(jvm, place, writer.rows, schema, first_batch=writer.first_batch)
-    return None if files is None else NativeStream(jvm, writer, files)
+    return None if files is None else NativeStreamWrite(jvm, writer, files)
 
 
 def native_batch(
-    jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool
+    jvm: Jvm, place: TableLocation, info: Any, options: Mapping[str, str], *, overwrite: bool
 ) -> NativeBatch | None:
     """A ``BatchWrite`` that appends, or replaces what the options say; None if Python writes the rows."""
     known = spelled({**place.options, **options, PATH.key: place.path}, is_checked=True)
@@ -62,7 +62,7 @@ def native_batch(
     return None if files is None else NativeBatch(jvm, writer, files)
 
 
-def _files(jvm: Jvm, place: Place, rows: RowWriter, schema: Any, *, first_batch: int = 0) -> Any:
+def _files(jvm: Jvm, place: TableLocation, rows: RowWriter, schema: Any, *, first_batch: int = 0) -> Any:
     """The ``DataFiles`` of our Java; None if Python must write, which the log then says."""
     reason = impossible(jvm, rows) or mismatch(rows, schema)
     if reason is None:
@@ -127,7 +127,7 @@ class NativeBatch(_Native):
         self._discard(messages)
 
 
-class NativeStream(_Native):
+class NativeStreamWrite(_Native):
     """Writes one batch of a stream."""
 
     class Java:

@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.source import Place, source_scan
+from anabranch.spark.catalog.source import TableLocation, source_scan
 from anabranch.spark.catalog.tables import Relation, shown_properties
 from anabranch.spark.context.options import spelled
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
@@ -17,13 +17,15 @@ from anabranch.spark.types.columns import spark_schema
 _CATALOG = f"{java.CONNECTOR}.catalog"
 
 
-class SystemTable(Relation):
+class SparkSystemTable(Relation):
     """System table of a table or warehouse: computed from metadata when read, through the portable door."""
 
     class Java:
         implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
 
-    def __init__(self, jvm: Jvm, place: Place, schema: TableSchema, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, jvm: Jvm, place: TableLocation, schema: TableSchema, options: Mapping[str, str]
+    ) -> None:
         super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
         self._options = options
 
@@ -38,7 +40,7 @@ class Topic(Relation):
     class Java:
         implements = [f"{_CATALOG}.SupportsRead"]  # noqa: RUF012
 
-    def __init__(self, jvm: Jvm, place: Place, schema: TableSchema) -> None:
+    def __init__(self, jvm: Jvm, place: TableLocation, schema: TableSchema) -> None:
         super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
         self._schema = schema
 

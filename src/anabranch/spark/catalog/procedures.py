@@ -16,8 +16,8 @@ from anabranch.spark.catalog import java
 from anabranch.spark.catalog.called import (
     PROCEDURES,
     TABLE,
+    CalledIn,
     Parameter,
-    Place,
     Verb,
     arguments,
     called,
@@ -81,14 +81,14 @@ class Procedure(JavaProxy):
         given = {p.sql_name: _value(row, place, p) for place, p in enumerate(self._parameters)}
         warehouse = self._warehouse
         assert isinstance(warehouse.engine, SparkEngine), "it is a catalog of Spark"
-        place = Place(warehouse.engine.spark, warehouse.files, warehouse.options)
+        place = CalledIn(warehouse.engine.spark, warehouse.files, warehouse.options)
         if TABLE not in self._parameters:
             answer = called(self._verb, None, place, given)
         else:
             short, table = self._table(given["table"])
             with recached(self.jvm, warehouse, short, given.get("branch")):
                 answer = called(self._verb, table, place, given)
-        return self.jvm.list([Answer(self.jvm, self._verb, answer)]).iterator()
+        return self.jvm.list([ProcedureRows(self.jvm, self._verb, answer)]).iterator()
 
     def _table(self, name: str | None) -> tuple[str, Table]:
         """Open the table of that name, which may begin with the catalog. Raises `NotFoundError`."""
@@ -112,7 +112,7 @@ class Procedure(JavaProxy):
         return (declared if parameter.is_needed_in_sql else declared.defaultValue("NULL")).build()
 
 
-class Answer(JavaProxy):
+class ProcedureRows(JavaProxy):
     """Result rows of a procedure."""
 
     class Java:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _REPLACED_PREFIX = "replaced-"
 
 
-class Replacement:
+class NewContent:
     """New columns and rows for a table, first written invisibly and then put in place.
 
     It never drops: after the files come one new version of the schema and one overwrite of all rows. Whatever dies in

@@ -30,7 +30,7 @@ _KEPT_BY_ONE = (CONSUMER_ID.key, "scan.watermark.alignment.")
 
 
 @dataclass(frozen=True)
-class Place:
+class TableLocation:
     """Location of a table, for readers and writers in other processes."""
 
     catalog: str
@@ -46,7 +46,7 @@ class Place:
         return f"{self.catalog}.{self.path}" if self.catalog else self.path
 
 
-def source_scan(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str]) -> Any:
+def source_scan(jvm: Jvm, place: TableLocation, schema: Any, options: Mapping[str, str]) -> Any:
     """A ``Scan`` of the Python data source.
 
     Args:
@@ -59,7 +59,9 @@ def source_scan(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str])
     return table.newScanBuilder(known).build()
 
 
-def source_stream(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str], checkpoint: str) -> Any:
+def source_stream(
+    jvm: Jvm, place: TableLocation, schema: Any, options: Mapping[str, str], checkpoint: str
+) -> Any:
     """A ``MicroBatchStream`` of the table: by Spark's own Parquet reader where a batch allows it.
 
     Args:
@@ -82,7 +84,9 @@ def source_stream(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str
     return native_stream(jvm, reader, schema, lambda: portable(for_batches)) or portable(options)
 
 
-def source_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:
+def source_write(
+    jvm: Jvm, place: TableLocation, info: Any, options: Mapping[str, str], *, overwrite: bool
+) -> Any:
     """Return a ``Write`` of the Python data source for the rows that Spark's `info` describes."""
     table, known = _source_table(jvm, place, info.schema(), options)
     made = jvm.of(f"{java.CONNECTOR}.write.LogicalWriteInfoImpl")
@@ -91,7 +95,7 @@ def source_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], 
     return (builder.truncate() if overwrite else builder).build()
 
 
-def _source_table(jvm: Jvm, place: Place, schema: Any, options: Mapping[str, str]) -> tuple[Any, Any]:
+def _source_table(jvm: Jvm, place: TableLocation, schema: Any, options: Mapping[str, str]) -> tuple[Any, Any]:
     """Return Spark's own table over the Python data source, with known columns, and its options."""
     known = jvm.map({**place.options, **options, PATH.key: place.path})
     # By name Spark would find `anabranch.spark.catalog.format_tables`.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import TableDefinition
-from anabranch.spark.catalog.replacement import Replacement
-from anabranch.spark.catalog.source import Place
+from anabranch.spark.catalog.replacement import NewContent
+from anabranch.spark.catalog.source import TableLocation
 from anabranch.spark.catalog.tables import Relation, shown_properties
 from anabranch.spark.catalog.writes import FrameWrite
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
@@ -31,7 +31,7 @@ _ABILITIES = ("BATCH_WRITE", "V1_BATCH_WRITE", "TRUNCATE")
 class Staged(Relation):
     """Common part of staged tables."""
 
-    def __init__(self, jvm: Jvm, place: Place, schema: TableSchema) -> None:
+    def __init__(self, jvm: Jvm, place: TableLocation, schema: TableSchema) -> None:
         super().__init__(jvm, place, jvm.struct(spark_schema(schema.fields)))
         self._schema = schema
 
@@ -60,7 +60,7 @@ class StagedCreation(Staged):
     class Java:
         implements = [f"{_CATALOG}.StagedTable", f"{_CATALOG}.SupportsWrite"]  # noqa: RUF012
 
-    def __init__(self, jvm: Jvm, table: Table, place: Place, undo: Callable[[], None]) -> None:
+    def __init__(self, jvm: Jvm, table: Table, place: TableLocation, undo: Callable[[], None]) -> None:
         super().__init__(jvm, place, table.schema)
         self._table = table
         self._undo = undo
@@ -81,8 +81,8 @@ class StagedReplacement(Staged):
     class Java:
         implements = [f"{_CATALOG}.StagedTable", f"{_CATALOG}.SupportsWrite"]  # noqa: RUF012
 
-    def __init__(self, jvm: Jvm, table: Table, place: Place, new: TableDefinition) -> None:
-        self._replacement = Replacement(table, new)
+    def __init__(self, jvm: Jvm, table: Table, place: TableLocation, new: TableDefinition) -> None:
+        self._replacement = NewContent(table, new)
         super().__init__(jvm, place, self._replacement.schema)
 
     def commitStagedChanges(self) -> None:  # noqa: N802
@@ -101,7 +101,7 @@ class WholeWrite(JavaProxy):
     class Java:
         implements = [f"{_WRITE}.SupportsTruncate"]  # noqa: RUF012
 
-    def __init__(self, jvm: Jvm, place: Place, write: Callable[[DataFrame], None]) -> None:
+    def __init__(self, jvm: Jvm, place: TableLocation, write: Callable[[DataFrame], None]) -> None:
         self.jvm = jvm
         self._place = place
         self._write = write

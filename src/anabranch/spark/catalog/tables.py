@@ -16,7 +16,7 @@ from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import OWN_PREFIX
-from anabranch.spark.catalog.source import Place, source_stream
+from anabranch.spark.catalog.source import TableLocation, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
 from anabranch.spark.context.options import spelled
 from anabranch.spark.context.table_state import STATE_OPTIONS, TABLES, TableState
@@ -46,7 +46,7 @@ _READ_AND_WRITE = (
 class Relation(JavaProxy):
     """Base of the tables of all kinds."""
 
-    def __init__(self, jvm: Jvm, place: Place, schema: Any) -> None:
+    def __init__(self, jvm: Jvm, place: TableLocation, schema: Any) -> None:
         self.jvm = jvm
         self.place = place
         self._java_schema = schema
@@ -112,7 +112,7 @@ class LakeTable(Relation):
             f"{_CATALOG}.SupportsRowLevelOperations",
         ]
 
-    def __init__(self, jvm: Jvm, seen: TableState, place: Place, columns: Any = None) -> None:
+    def __init__(self, jvm: Jvm, seen: TableState, place: TableLocation, columns: Any = None) -> None:
         super().__init__(jvm, place, columns or jvm.struct(catalog_schema_json(seen.schema.fields)))
         self.table = seen.table
         self._snapshot = seen.snapshot

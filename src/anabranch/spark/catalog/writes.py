@@ -17,7 +17,7 @@ from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, LINEAGE_ENTRY, OVERWR
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.conditions import translated
 from anabranch.spark.catalog.native_sinks import native_batch, native_stream
-from anabranch.spark.catalog.source import Place, source_write
+from anabranch.spark.catalog.source import TableLocation, source_write
 from anabranch.spark.context.options import spelled, table_options
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.lineage.batch_lineage import command_origin
@@ -40,7 +40,7 @@ class WriteBuilder(JavaProxy):
     class Java:
         implements = [f"{_WRITE}.SupportsDynamicOverwrite", f"{_WRITE}.SupportsOverwriteV2"]  # noqa: RUF012
 
-    def __init__(self, jvm: Jvm, table: Table, place: Place, info: Any) -> None:
+    def __init__(self, jvm: Jvm, table: Table, place: TableLocation, info: Any) -> None:
         self.jvm = jvm
         self._options = spelled(java.given_options(info.options()))
         self._table = table.with_options(table_options(self._options))
@@ -111,7 +111,9 @@ class WriteBuilder(JavaProxy):
         return batch_write(self.jvm, self._place, self._info, options, overwrite=True)
 
 
-def batch_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:
+def batch_write(
+    jvm: Jvm, place: TableLocation, info: Any, options: Mapping[str, str], *, overwrite: bool
+) -> Any:
     """A ``BatchWrite`` of the rows that Spark's `info` describes, by tasks of Spark where possible."""
     native = native_batch(jvm, place, info, options, overwrite=overwrite)
     if native is not None:
@@ -119,7 +121,9 @@ def batch_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *
     return source_write(jvm, place, info, options, overwrite=overwrite).toBatch()
 
 
-def stream_write(jvm: Jvm, place: Place, info: Any, options: Mapping[str, str], *, overwrite: bool) -> Any:
+def stream_write(
+    jvm: Jvm, place: TableLocation, info: Any, options: Mapping[str, str], *, overwrite: bool
+) -> Any:
     """A ``StreamingWrite`` of the rows that Spark's `info` describes, by tasks of Spark where possible."""
     native = native_stream(jvm, place, info, options, overwrite=overwrite)
     if native is not None:
@@ -142,7 +146,7 @@ class FrameWrite(JavaProxy):
     def __init__(
         self,
         jvm: Jvm,
-        place: Place,
+        place: TableLocation,
         write: Callable[[DataFrame], Any],
         stream: Callable[[], Any] | None,
         way: Callable[[], str] | None = None,
@@ -164,8 +168,8 @@ class FrameWrite(JavaProxy):
             self._text = super().toString() + way
         return self._text
 
-    def toInsertableRelation(self) -> Insert:  # noqa: N802
-        return Insert(self.jvm, self._write)
+    def toInsertableRelation(self) -> TableInsert:  # noqa: N802
+        return TableInsert(self.jvm, self._write)
 
     def toStreaming(self) -> Any:  # noqa: N802
         assert self._stream is not None, "Spark does not stream into a table that it has only staged"
@@ -178,7 +182,7 @@ class FrameWrite(JavaProxy):
         return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
 
 
-class Insert(JavaProxy):
+class TableInsert(JavaProxy):
     """Insertion of the rows into the table."""
 
     class Java:

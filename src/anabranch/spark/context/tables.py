@@ -73,7 +73,7 @@ def neighbour(options: Mapping[str, str], name: str) -> TableContext:
 
 
 @dataclass(frozen=True)
-class View:
+class SnapshotView:
     """Rows of one snapshot under the columns of one schema, as a batch read sees them."""
 
     table: Table
@@ -95,7 +95,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestState:
     """Newest state when a table was opened, so that later actions of a DataFrame see the same rows."""
 
     snapshot_id: int | None
@@ -107,7 +107,7 @@ def names_moment(options: Mapping[str, str]) -> bool:
     return any(key in options for key in MOMENT_KEYS)
 
 
-def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
+def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, NewestState | None]:
     """Return the columns of a read by these options, and the newest state if the read is of that.
 
     A moment is seen with the columns it had. With a `scan.mode` that names where a stream begins the read has
@@ -120,10 +120,10 @@ def columns_of(options: Mapping[str, str]) -> tuple[TableSchema, Newest | None]:
     view, _ = first_view(options)
     if _is_start(options) or names_moment(options):
         return view.schema, None
-    return view.schema, Newest(None if view.snapshot is None else view.snapshot.id, view.schema.id)
+    return view.schema, NewestState(None if view.snapshot is None else view.snapshot.id, view.schema.id)
 
 
-def first_view(options: Mapping[str, str]) -> tuple[View, NotFoundError | None]:
+def first_view(options: Mapping[str, str]) -> tuple[SnapshotView, NotFoundError | None]:
     """Return what a read sees that may turn out to be a stream, and why a batch cannot read it, if it cannot.
 
     Raises as `view_of`.
@@ -141,7 +141,7 @@ def first_view(options: Mapping[str, str]) -> tuple[View, NotFoundError | None]:
                     hint=f"{error.hint or ''} A stream that began there goes on from its checkpoint if {SCAN_MODE.key} is "
                     f"set to {scan_mode(options)}.".strip(),
                 ) from None
-        return View(table, None, table.schema), error
+        return SnapshotView(table, None, table.schema), error
 
 
 def _is_start(options: Mapping[str, str]) -> bool:
@@ -149,7 +149,7 @@ def _is_start(options: Mapping[str, str]) -> bool:
     return SCAN_MODE.of(options).startswith("from-")
 
 
-def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
+def view_of(options: Mapping[str, str], newest: NewestState | None = None) -> SnapshotView:
     """Resolve the options of a batch read to a view.
 
     Args:
@@ -166,11 +166,11 @@ def view_of(options: Mapping[str, str], newest: Newest | None = None) -> View:
         table = Table(context, options=table_options(options))
     if moment is None:
         if newest is None:
-            return View(table, table.snapshot, table.schema)
+            return SnapshotView(table, table.snapshot, table.schema)
         found = None if newest.snapshot_id is None else context.snapshots.get(newest.snapshot_id)
-        return View(table, found, context.schemas.get(newest.schema_id))
+        return SnapshotView(table, found, context.schemas.get(newest.schema_id))
     snapshot = moment.snapshot
-    return View(
+    return SnapshotView(
         table, snapshot, table.schema if _is_start(options) else context.schemas.get(snapshot.schema_id)
     )
 

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.fetch import RangeReader
-from anabranch.kafka.follower import Follower
+from anabranch.kafka.follower import KafkaFollower
 from anabranch.kafka.monitoring import GroupOffsets
 from anabranch.kafka.offsets import Offsets, from_json, ids_from_json, to_json
 from anabranch.kafka.options import KafkaSettings
@@ -50,7 +50,7 @@ class KafkaStreamReader(DataSourceStreamReader):
 
     def __init__(self, settings: KafkaSettings, runtime: Runtime = SYSTEM) -> None:
         cluster = Cluster(settings.client, settings.patience_millis / 1000, runtime)
-        self._follower = Follower(settings, cluster, runtime)
+        self._follower = KafkaFollower(settings, cluster, runtime)
         self._ranges = RangeReader(settings, run=runtime.ids.uuid())
         group = settings.commit_group
         self._group = None if group is None else GroupOffsets(settings.client, group)

@@ -36,7 +36,7 @@ from anabranch.spark.lineage.batch_reads import gathered
 from anabranch.spark.lineage.batch_reads import seen as seen_in
 from anabranch.spark.lineage.checkpoint import Checkpoint
 from anabranch.spark.lineage.lookups import Lookups, lookups_of
-from anabranch.spark.lineage.plan_inputs import Found, found_in
+from anabranch.spark.lineage.plan_inputs import PlanInputs, found_in
 from anabranch.spark.lineage.stream_lineage import BatchSources, batch_sources
 from anabranch.table import Table
 
@@ -53,7 +53,7 @@ _TOLD: set[tuple[str, str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class WriteProducer:
     """Job, run, code version and engine of a write, as far as the session knows them."""
 
     job: str
@@ -92,7 +92,7 @@ class FrameOrigin:
         self._table = table
         self._run = run
         self._plan: Any = None
-        self._before = Found()
+        self._before = PlanInputs()
         if context_of(frame.sparkSession) is None:
             try:
                 self._plan = connect_lineage.plan_of(frame)
@@ -145,24 +145,24 @@ def rows_in_batch(table: Any, rows: Handed | None) -> Mapping[str, str] | None:
             return None
         known = Lookups.of(Gathered(() if rows is None else rows.inputs)).inputs
         return _said(
-            spark, table, None, Found([*known], has_rows_of_program=True), None, text=None, rows=rows
+            spark, table, None, PlanInputs([*known], has_rows_of_program=True), None, text=None, rows=rows
         )
     except Exception as error:  # as above
         return _hardly(table, None, error)
 
 
-def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None) -> Producer:
+def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None) -> WriteProducer:
     """Return the producer of a write with these options."""
     application = spark.conf.get("spark.app.id", None)
     engine = Engine("spark", pyspark.__version__, application)
     if run is not None:
-        return Producer(run.name, run.run, CODE_VERSION.of(options) or run.code, engine)
+        return WriteProducer(run.name, run.run, CODE_VERSION.of(options) or run.code, engine)
     name = JOB.of(options) or spark.conf.get(JOB.key, None)
     code = CODE_VERSION.of(options) or spark.conf.get(CODE_VERSION.key, None) or code_version()
-    return Producer(str(name or spark.conf.get("spark.app.name", "spark")), application, code, engine)
+    return WriteProducer(str(name or spark.conf.get("spark.app.name", "spark")), application, code, engine)
 
 
-def _taken(table: Table, run: JobRun | None, found: Found) -> Taken | None:
+def _taken(table: Table, run: JobRun | None, found: PlanInputs) -> Taken | None:
     """Return the reads of the job besides the plan that the rows may contain; None without a job."""
     return None if run is None else run.taken(table.branch_uuid, is_planned=not found.has_others)
 
@@ -171,7 +171,7 @@ def _said(
     spark: SparkSession,
     table: Table,
     run: JobRun | None,
-    found: Found,
+    found: PlanInputs,
     taken: Taken | None,
     *,
     text: str | None,
@@ -220,7 +220,7 @@ def _of_batch(spark: SparkSession, batch: plans.Batch) -> BatchSources:
 
 
 def _properties(
-    by: Producer,
+    by: WriteProducer,
     sources: BatchSources,
     columns: tuple[ColumnOrigin, ...] = (),
     millis: int | None = None,
@@ -247,7 +247,7 @@ def _properties(
 def _hardly(table: Table, run: JobRun | None, error: Exception) -> Mapping[str, str]:
     """Return the minimal lineage properties for a write whose sources could not be determined."""
     job = JOB.of(table.options) or "spark" if run is None else run.name
-    by = Producer(job, None if run is None else run.run, None, Engine("spark", pyspark.__version__))
+    by = WriteProducer(job, None if run is None else run.run, None, Engine("spark", pyspark.__version__))
     return _properties(by, BatchSources(problems=[f"what the rows were computed from: {_first_line(error)}"]))
 
 

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from anabranch.lineage import reads
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import TableInput
-from anabranch.lineage.reads import Reader, note_elsewhere
+from anabranch.lineage.reads import ReadingThread, note_elsewhere
 from anabranch.lineage.recording import Gathered, JobRun, aside, current, open_runs
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.lineage import plans
@@ -94,21 +94,23 @@ def note_planned(spark: SparkSession, read: TableInput) -> None:
     Spark may plan in a thread of unknown purpose. Then the read is attributed to the job or function that is under
     way, and a problem of each if there are several, or if a stream may just as well be looking the table up.
     """
-    waiting: list[Reader] = []
-    others = {run.run: Reader(run) for run in open_runs()}
+    waiting: list[ReadingThread] = []
+    others = {run.run: ReadingThread(run) for run in open_runs()}
     is_of_stream = False
     try:
         jvm = Jvm(spark)
         for worker in list(WORKERS):
             doing = plans.doing(jvm, worker.thread)
-            reader = Reader(worker.run, doing.is_command, worker.ident)
+            reader = ReadingThread(worker.run, doing.is_command, worker.ident)
             if doing.is_planning:
                 waiting.append(reader)
             elif doing.is_command:
                 others[worker.run.run] = reader
         for thread, query, number in plans.batches(jvm):
             doing = plans.doing(jvm, thread)
-            reader = Reader(_batch(query, number).reads if doing.is_function else None, doing.is_command)
+            reader = ReadingThread(
+                _batch(query, number).reads if doing.is_function else None, doing.is_command
+            )
             if doing.is_planning:
                 waiting.append(reader)
             elif reader.run is not None:
@@ -117,7 +119,7 @@ def note_planned(spark: SparkSession, read: TableInput) -> None:
                 is_of_stream |= _looks_up(jvm, query, number, read)
     except Exception as error:  # whatever Spark is made of
         _LOG.debug("it is not known who reads '%s': %s", read.name, error)
-    note_elsewhere(read, waiting or [*others.values(), *([Reader(None)] if is_of_stream else [])])
+    note_elsewhere(read, waiting or [*others.values(), *([ReadingThread(None)] if is_of_stream else [])])
 
 
 def _looks_up(jvm: Jvm, query: str, batch: int, read: TableInput) -> bool:

@@ -14,7 +14,7 @@ from anabranch.lineage.joining import joined
 from anabranch.lineage.model import SourceInput, TableInput
 from anabranch.spark.context.attached import options_of
 from anabranch.spark.context.options import spelled
-from anabranch.spark.lineage.plan_inputs import Found, kafka_input, look_up
+from anabranch.spark.lineage.plan_inputs import PlanInputs, kafka_input, look_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,9 +32,9 @@ def statement_of(plan: Any) -> str | None:
     return next((str(message.query) for name, message in _messages(plan) if name == "SQL"), None)
 
 
-def sources_of(frame: DataFrame, plan: Any) -> Found:
+def sources_of(frame: DataFrame, plan: Any) -> PlanInputs:
     """Return the sources that the plan names, at their newest snapshots."""
-    found = Found()
+    found = PlanInputs()
     for name, message in _messages(plan):
         match name:
             case "DataSource":
@@ -49,7 +49,7 @@ def sources_of(frame: DataFrame, plan: Any) -> Found:
     return found
 
 
-def settled(before: Found, after: Found) -> Found:
+def settled(before: PlanInputs, after: PlanInputs) -> PlanInputs:
     """Return what was read, given the sources before and after; a commit in between becomes a problem."""
     moved = [read for read in after.inputs if isinstance(read, TableInput) and read not in before.inputs]
     problems = [
@@ -60,7 +60,7 @@ def settled(before: Found, after: Found) -> Found:
     return replace(after, problems=[*after.problems, *problems])
 
 
-def _source(frame: DataFrame, message: Any, found: Found) -> None:
+def _source(frame: DataFrame, message: Any, found: PlanInputs) -> None:
     given = {str(key): str(value) for key, value in message.options.items()}
     kind, paths = str(message.format).lower(), [str(path) for path in message.paths]
     places = paths or [given[key] for key in ("path",) if key in given]

@@ -17,7 +17,7 @@ from anabranch.lineage.model import Input, SourceInput
 from anabranch.lineage.reads import state_read
 from anabranch.spark.context.options import spelled
 from anabranch.spark.context.table_state import FILES, TABLES
-from anabranch.spark.context.tables import Newest, view_of
+from anabranch.spark.context.tables import NewestState, view_of
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.lineage import plans
 from anabranch.spark.native.portable import described_scan
@@ -30,7 +30,7 @@ _FILE_TABLES = ("ParquetTable", "OrcTable", "JsonTable", "CSVTable", "TextTable"
 
 
 @dataclass
-class Found:
+class PlanInputs:
     """Sources of a frame, as far as they are known."""
 
     inputs: list[Input] = field(default_factory=list)
@@ -53,9 +53,9 @@ class Found:
         self.columns[context.title] = tuple(column.name for column in schema.fields)
 
 
-def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> Found:
+def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> PlanInputs:
     """Return the sources that `leaves` yields. Never raises: what is not understood becomes a problem."""
-    found = Found()
+    found = PlanInputs()
     nodes: list[Any] | None = None
     try:
         nodes = leaves()
@@ -77,7 +77,7 @@ def found_in(jvm: Jvm, leaves: Callable[[], list[Any] | None]) -> Found:
     return found
 
 
-def _look(jvm: Jvm, node: Any, found: Found) -> None:
+def _look(jvm: Jvm, node: Any, found: PlanInputs) -> None:
     kind = plans.class_name(node)
     match kind:
         case "DataSourceV2Relation":
@@ -110,7 +110,7 @@ def _look(jvm: Jvm, node: Any, found: Found) -> None:
             found.problems.append(f"a source of the rows is not known: Spark calls it {kind}")
 
 
-def _of_table(table: Any, options: Mapping[str, str], found: Found) -> None:
+def _of_table(table: Any, options: Mapping[str, str], found: PlanInputs) -> None:
     """Add the source of a DataSource V2 table to `found`."""
     name = plans.class_name(table)
     if plans.PROXY in name:
@@ -130,7 +130,7 @@ def _of_table(table: Any, options: Mapping[str, str], found: Found) -> None:
         found.inputs.append(_unknown(table.name()))
 
 
-def _of_python(table: Any, options: Mapping[str, str], found: Found) -> None:
+def _of_python(table: Any, options: Mapping[str, str], found: PlanInputs) -> None:
     match plans.python_source_name(table).lower():
         case "anabranch":
             source = plans.python_source(table)
@@ -144,7 +144,7 @@ def _of_python(table: Any, options: Mapping[str, str], found: Found) -> None:
             found.inputs.append(_unknown(f"{name} {options['path']}" if "path" in options else name))
 
 
-def look_up(asked: Mapping[str, str], found: Found, newest: Newest | None = None) -> None:
+def look_up(asked: Mapping[str, str], found: PlanInputs, newest: NewestState | None = None) -> None:
     """Add the source of a batch read of our data source. Raises as `anabranch.spark.context.tables.view_of`."""
     path = asked.get("path", "")
     if "/" not in path and (lake_table_of(path) is not None or Identifier.parse(path).system is not None):
@@ -154,7 +154,7 @@ def look_up(asked: Mapping[str, str], found: Found, newest: Newest | None = None
         found.saw(view.table.context, view.snapshot, view.schema)
 
 
-def _of_relation(jvm: Jvm, relation: Any, found: Found) -> None:
+def _of_relation(jvm: Jvm, relation: Any, found: PlanInputs) -> None:
     """Add the source of a DataSource V1 relation to `found`."""
     if plans.class_name(relation) != "HadoopFsRelation":
         found.inputs.append(_unknown(relation.toString()))

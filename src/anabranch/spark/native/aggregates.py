@@ -12,12 +12,12 @@ from py4j.protocol import Py4JError
 from anabranch.errors import AnabranchError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import BigIntType, Field, LocalZonedTimestampType, TimestampType
-from anabranch.kernel.scan.answers import Asked
+from anabranch.kernel.scan.answers import Aggregate
 from anabranch.scan.scan import Scan
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.compiled import NotCompiledError, compiled_object
 from anabranch.spark.native.internals import internal_rows
-from anabranch.spark.native.table_scan import Statistics
+from anabranch.spark.native.table_scan import SizeStatistics
 from anabranch.spark.native.ways import Query
 from anabranch.spark.types.arrow_values import to_schema
 from anabranch.spark.types.columns import arrow_schema, spark_schema
@@ -33,7 +33,7 @@ _DIGITS = 6
 class Aggregates:
     """What a query computes of all rows, and which columns it groups them by."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[Aggregate, ...]
     by: tuple[Field, ...]
 
     @classmethod
@@ -85,8 +85,8 @@ class AnsweredScan(JavaProxy):
     def toBatch(self) -> Any:  # noqa: N802
         return self._batch
 
-    def estimateStatistics(self) -> Statistics:  # noqa: N802
-        return Statistics(self.jvm, self._size)
+    def estimateStatistics(self) -> SizeStatistics:  # noqa: N802
+        return SizeStatistics(self.jvm, self._size)
 
     def estimateSizeInBytes(self) -> Any:  # noqa: N802
         return self.estimateStatistics().sizeInBytes()
@@ -126,10 +126,10 @@ def _is_cut(column: Field) -> bool:
     return isinstance(kind, TimestampType | LocalZonedTimestampType) and kind.precision > _DIGITS
 
 
-def _asked(function: Any, schema: TableSchema) -> Asked | None:
+def _asked(function: Any, schema: TableSchema) -> Aggregate | None:
     match str(function.getClass().getSimpleName()):
         case "CountStar":
-            return Asked("count")
+            return Aggregate("count")
         case "Count" if not function.isDistinct():
             return _of_column("count", function, schema)
         case "Min":
@@ -139,9 +139,9 @@ def _asked(function: Any, schema: TableSchema) -> Asked | None:
     return None
 
 
-def _of_column(what: Literal["count", "min", "max"], function: Any, schema: TableSchema) -> Asked | None:
+def _of_column(what: Literal["count", "min", "max"], function: Any, schema: TableSchema) -> Aggregate | None:
     column = _column(function.column(), schema)
-    return None if column is None else Asked(what, column)
+    return None if column is None else Aggregate(what, column)
 
 
 def _column(expression: Any, schema: TableSchema) -> Field | None:

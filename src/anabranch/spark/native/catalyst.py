@@ -13,7 +13,7 @@ from anabranch.spark.native.internals import expressions_json, joined
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ExpressionNode:
     """An expression node."""
 
     number: int
@@ -21,9 +21,9 @@ class Node:
     kind: str
     """Class name, without the package."""
     json: dict[str, Any]
-    children: tuple[Node, ...]
+    children: tuple[ExpressionNode, ...]
 
-    def chain(self, kind: str) -> Iterator[Node]:
+    def chain(self, kind: str) -> Iterator[ExpressionNode]:
         """Yield the parts that nested ANDs or ORs join; iterative, as Spark nests them arbitrarily deep."""
         waiting = [self]
         while waiting:
@@ -58,11 +58,11 @@ class Filters:
         self.expressions = expressions
 
     @lazy
-    def parts(self) -> tuple[Node, ...]:
+    def parts(self) -> tuple[ExpressionNode, ...]:
         """The expressions as trees, in their order."""
         return _tree(json.loads(expressions_json(self._jvm, self.expressions))).children
 
-    def at(self, node: Node) -> Any:
+    def at(self, node: ExpressionNode) -> Any:
         """Return an expression as a JVM object."""
         return self._whole.apply(node.number)
 
@@ -78,11 +78,11 @@ class Filters:
         return joined(self._jvm, self.expressions)
 
 
-def _tree(flat: list[dict[str, Any]]) -> Node:
+def _tree(flat: list[dict[str, Any]]) -> ExpressionNode:
     """Rebuild the expression tree from its nodes, each followed by its children."""
-    done: list[Node] = []
+    done: list[ExpressionNode] = []
     for number in range(len(flat) - 1, -1, -1):
         found = flat[number]
         children = tuple(done.pop() for _ in range(found["num-children"]))
-        done.append(Node(number, str(found["class"]).rpartition(".")[2], found, children))
+        done.append(ExpressionNode(number, str(found["class"]).rpartition(".")[2], found, children))
     return done[0]

@@ -24,7 +24,7 @@ from anabranch.expr.values import Timestamp, Value
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
 from anabranch.spark.jvm.bulk import member_texts
-from anabranch.spark.native.catalyst import Filters, Node
+from anabranch.spark.native.catalyst import ExpressionNode, Filters
 from anabranch.spark.native.literals import DECIMAL, INTEGERS, literal_of, literal_of_text
 
 
@@ -39,7 +39,7 @@ def predicate_of(filters: Filters, fields: Sequence[t.Field]) -> BoundPredicate 
     return None if found == ALWAYS else found
 
 
-def settled_parts(filters: Filters, schema: TableSchema) -> list[Node]:
+def settled_parts(filters: Filters, schema: TableSchema) -> list[ExpressionNode]:
     """Return the filters that choosing partitions settles, so that no row need be filtered by them again.
 
     They are about partition columns alone, of types whose values Spark and the planner compare alike, and are translated
@@ -55,7 +55,7 @@ def settled_parts(filters: Filters, schema: TableSchema) -> list[Node]:
     ]
 
 
-def _is_exact(filters: Filters, root: Node, schema: TableSchema) -> bool:
+def _is_exact(filters: Filters, root: ExpressionNode, schema: TableSchema) -> bool:
     try:
         said = _Translation(filters, schema.fields)._exact(root)  # noqa: SLF001 - of this module
         return said is not None and bind(said, schema.fields) is not None
@@ -72,7 +72,7 @@ class _Operand:
     """Type, as in Spark's JSON."""
 
 
-def _bound(filters: Filters, root: Node, fields: Sequence[t.Field]) -> BoundPredicate | None:
+def _bound(filters: Filters, root: ExpressionNode, fields: Sequence[t.Field]) -> BoundPredicate | None:
     try:
         parts = [_Translation(filters, fields).of(part) for part in root.chain("And")]
         said = [bind(part, fields) for part in parts if part is not None]
@@ -107,7 +107,7 @@ class _Translation:
         self._filters = filters
         self._fields = fields
 
-    def of(self, node: Node) -> Predicate | None:
+    def of(self, node: ExpressionNode) -> Predicate | None:
         """Return a predicate that is TRUE wherever the expression is."""
         match node.kind:
             case "And":
@@ -119,7 +119,7 @@ class _Translation:
             case _:
                 return self._exact(node)
 
-    def _exact(self, node: Node) -> Predicate | None:
+    def _exact(self, node: ExpressionNode) -> Predicate | None:
         """Return a predicate that is TRUE, FALSE and unknown exactly where the expression is."""
         match node.kind:
             case "And" | "Or":
@@ -147,7 +147,7 @@ class _Translation:
             case _:
                 return None
 
-    def _comparison(self, op: Operator, left: Node, right: Node) -> Predicate | None:
+    def _comparison(self, op: Operator, left: ExpressionNode, right: ExpressionNode) -> Predicate | None:
         if left.kind == "Literal":
             left, right, op = right, left, op.flipped
         operand, value = self._operand(left), self._literal(right)
@@ -168,7 +168,7 @@ class _Translation:
             case _:
                 return Comparison(op, column, Literal(value))
 
-    def _membership(self, node: Node, values: Sequence[Literal | None] | None) -> Predicate | None:
+    def _membership(self, node: ExpressionNode, values: Sequence[Literal | None] | None) -> Predicate | None:
         operand = self._operand(node)
         if operand is None or not values or None in values:
             return None
@@ -180,14 +180,14 @@ class _Translation:
         choices = [self._compare(operand.column, Operator.EQ, v.value) for v in literals]
         return None if None in choices else any_of(c for c in choices if c is not None)
 
-    def _null_test(self, node: Node) -> Predicate | None:
+    def _null_test(self, node: ExpressionNode) -> Predicate | None:
         operand = self._operand(node.children[0])
         if operand is None:
             return None
         test = nodes.IsNull(operand.column)
         return test if node.kind == "IsNull" else nodes.Not(test)
 
-    def _text_test(self, node: Node) -> Predicate | None:
+    def _text_test(self, node: ExpressionNode) -> Predicate | None:
         operand, text = self._operand(node.children[0]), self._literal(node.children[1])
         if operand is None or operand.type != "string" or text is None or not isinstance(text.value, str):
             return None
@@ -195,7 +195,7 @@ class _Translation:
             return nodes.StartsWith(operand.column, text.value)
         return nodes.Like(operand.column, text.value, str(self._filters.at(node).escapeChar()))
 
-    def _operand(self, node: Node) -> _Operand | None:
+    def _operand(self, node: ExpressionNode) -> _Operand | None:
         """Return the column of an expression: a column itself, or a cast that keeps every value of it."""
         match node.kind:
             case "AttributeReference":
@@ -216,7 +216,7 @@ class _Translation:
             case _:
                 return None
 
-    def _literal(self, node: Node) -> Literal | None:
+    def _literal(self, node: ExpressionNode) -> Literal | None:
         if node.kind != "Literal":
             return None
         data_type, text = node.json["dataType"], node.json["value"]
@@ -226,7 +226,7 @@ class _Translation:
             text = self._filters.at(node).value()  # as text it has lost its zone, or is no value at all
         return literal_of(data_type, text)
 
-    def _members(self, node: Node) -> Sequence[Literal | None] | None:
+    def _members(self, node: ExpressionNode) -> Sequence[Literal | None] | None:
         """Return the values of a set, which Spark leaves out of its JSON."""
         operand = self._operand(node.children[0])
         if operand is None or not isinstance(operand.type, str):
@@ -297,5 +297,5 @@ def _keeps_values(source: Any, target: Any) -> bool:
     return (source, target) in (("float", "double"), ("date", "timestamp_ntz"))
 
 
-def _is_nan(node: Node) -> bool:
+def _is_nan(node: ExpressionNode) -> bool:
     return node.kind == "Literal" and node.json["value"] == "NaN"

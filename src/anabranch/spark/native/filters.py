@@ -39,7 +39,7 @@ def cannot_filter(predicate: b.BoundPredicate) -> str | None:
 def filter_column(predicate: b.BoundPredicate) -> Column:
     """Return a column that is TRUE where the predicate is, for predicates that `cannot_filter` accepts."""
     match predicate:
-        case b.Constant(value=value):
+        case b.BoundConstant(value=value):
             return fn.lit(value)
         case b.AllOf(children=children):
             return reduce(and_, map(filter_column, children))

@@ -50,7 +50,7 @@ class TableScan(JavaProxy):
         self._is_stream = False
         self._deciding = threading.RLock()
         self._decided: Way | None = None
-        self._statistics: Statistics | None = None
+        self._statistics: SizeStatistics | None = None
         self.answers = Answers(jvm)
         """Answers stored in the JVM: none for a stream, whose columns Spark does not ask for."""
 
@@ -115,12 +115,12 @@ class TableScan(JavaProxy):
             self._decided = way.only(asked)
             self.answers.forget("description", "toBatch", "estimateSizeInBytes")
 
-    def estimateStatistics(self) -> Statistics:  # noqa: N802
+    def estimateStatistics(self) -> SizeStatistics:  # noqa: N802
         if self._is_stream:
-            return Statistics(self.jvm, None)
+            return SizeStatistics(self.jvm, None)
         way, known = self._way, self._statistics
         if known is None or known.way is not way:
-            known = self._statistics = Statistics(self.jvm, way)
+            known = self._statistics = SizeStatistics(self.jvm, way)
         return known
 
     def estimateSizeInBytes(self) -> Any:  # noqa: N802
@@ -179,7 +179,7 @@ class Sized(Protocol):
     def bytes(self) -> int: ...
 
 
-class Statistics(JavaProxy):
+class SizeStatistics(JavaProxy):
     """Size statistics for the optimiser before files are read, computed once; none for a stream."""
 
     class Java:

@@ -36,7 +36,7 @@ from anabranch.options import (
     OVERWRITE_PARTITION,
 )
 from anabranch.spark.context.options import refuse_moment
-from anabranch.spark.context.tables import View
+from anabranch.spark.context.tables import SnapshotView
 from anabranch.spark.lineage.portable_lineage import PortableOrigin, Where, here
 from anabranch.spark.rows.row_reader import partitions_of, snapshot_rows
 from anabranch.spark.rows.row_writer import RowWriter
@@ -54,7 +54,7 @@ NOT_PUBLISHED = (CommitConflictError, CommitRetriesExhaustedError, SealedBranchE
 class BatchReader(DataSourceReader):
     """Reader of a view of a table. Pickled for the tasks without the plan."""
 
-    def __init__(self, view: View, target: pa.Schema, filter: str | None) -> None:
+    def __init__(self, view: SnapshotView, target: pa.Schema, filter: str | None) -> None:
         self._view = view
         self._predicate = view.predicate(filter)
         self._rows = snapshot_rows(

@@ -38,7 +38,7 @@ from anabranch.options import (
     STREAM_SCHEMA,
 )
 from anabranch.spark.context.options import refuse_catalog_options, spelled
-from anabranch.spark.context.tables import Newest, columns_of, open_table, view_of
+from anabranch.spark.context.tables import NewestState, columns_of, open_table, view_of
 from anabranch.spark.lineage.lookups import tell
 from anabranch.spark.source.batch import BatchReader, BatchWriter
 from anabranch.spark.source.stream_writer import StreamWriter
@@ -63,7 +63,7 @@ class AnabranchSource(DataSource):
     application: ClassVar[str | None] = None
     """Name of the application, if known."""
 
-    newest: Newest | None = None
+    newest: NewestState | None = None
     """Newest state when Spark asked for the columns: the DataFrame keeps reading it."""
 
     @classmethod

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, SqlError
 from anabranch.format.text.names import SYSTEM_DATABASE
-from anabranch.spark.catalog.called import TABLE, Parameter, Place, Verb, arguments, called, procedure
+from anabranch.spark.catalog.called import TABLE, CalledIn, Parameter, Verb, arguments, called, procedure
 from anabranch.spark.context.attached import known_options
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.reader import Reader
+from anabranch.spark.sql.reader import WordReader
 from anabranch.spark.sql.scanner import Word, matches
-from anabranch.spark.sql.tables import Tables
+from anabranch.spark.sql.tables import TableStatements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def call(spark: SparkSession, names: Names, tables: Tables, reader: Reader) -> DataFrame:
+def call(spark: SparkSession, names: Names, tables: TableStatements, reader: WordReader) -> DataFrame:
     """Execute the rest of a CALL statement. Raises `NotFoundError`, `InvalidInputError`, and what the verb does."""
     parts = reader.name("a procedure")
     own = f"{names.catalog}.{SYSTEM_DATABASE}"
@@ -36,11 +36,11 @@ def call(spark: SparkSession, names: Names, tables: Tables, reader: Reader) -> D
         if name is None:
             raise NotFoundError("no table is named", hint="write table => 'db.t'.")
         table = tables.open(name.removeprefix(f"{names.catalog}.") if name.count(".") > 1 else name)
-    rows = called(found, table, Place(spark, names.files, known_options(spark)), given)
+    rows = called(found, table, CalledIn(spark, names.files, known_options(spark)), given)
     return spark.createDataFrame(rows, str(found.columns))
 
 
-def _texts(reader: Reader, words: list[Word], found: Verb) -> dict[str, str]:
+def _texts(reader: WordReader, words: list[Word], found: Verb) -> dict[str, str]:
     """Return the texts of the arguments, by parameter name."""
     parameters = _parameters(found)
     given: dict[str, str] = {}

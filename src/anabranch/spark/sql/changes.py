@@ -19,13 +19,13 @@ from anabranch.format.types.data_types import DataType
 from anabranch.format.types.field_tree import After, First, Last, Position
 from anabranch.spark.catalog.properties import set_properties, unset_properties
 from anabranch.spark.sql.create import properties
-from anabranch.spark.sql.reader import Reader
+from anabranch.spark.sql.reader import WordReader
 
 TypeOf = Callable[[str], DataType]
 """Function from a type in Spark's SQL to the table type."""
 
 
-def changes(reader: Reader, type_of: TypeOf) -> list[SchemaChange] | None:
+def changes(reader: WordReader, type_of: TypeOf) -> list[SchemaChange] | None:
     """Parse the changes after ALTER TABLE and the name; None if they are not of columns or properties.
 
     Raises `SqlError` for what is not understood, `UnsupportedFeatureError` for what tables do not have.
@@ -49,7 +49,7 @@ def changes(reader: Reader, type_of: TypeOf) -> list[SchemaChange] | None:
     return None
 
 
-def _added(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
+def _added(reader: WordReader, type_of: TypeOf) -> list[SchemaChange]:
     parenthesised = reader.accept("(")
     found: list[SchemaChange] = []
     while True:
@@ -71,7 +71,7 @@ def _added(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
     return found
 
 
-def _dropped(reader: Reader) -> list[SchemaChange]:
+def _dropped(reader: WordReader) -> list[SchemaChange]:
     if_exists = reader.accept("IF", "EXISTS")
     parenthesised = reader.accept("(")
     names = [reader.name("a column")]
@@ -86,7 +86,7 @@ class DropIfExists(DropColumn):
     """Drop of a column, if it exists."""
 
 
-def _changed(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
+def _changed(reader: WordReader, type_of: TypeOf) -> list[SchemaChange]:
     name = reader.name("a column")
     found: list[SchemaChange] = []
     while reader.here is not None:
@@ -109,7 +109,7 @@ def _changed(reader: Reader, type_of: TypeOf) -> list[SchemaChange]:
     return found
 
 
-def _position(reader: Reader) -> Position | None:
+def _position(reader: WordReader) -> Position | None:
     if reader.accept("FIRST"):
         return First()
     return After(reader.name("a column")[-1]) if reader.accept("AFTER") else None

@@ -17,8 +17,8 @@ from anabranch.spark.sql.insert import insert
 from anabranch.spark.sql.looking import Looking
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.queries import start
-from anabranch.spark.sql.reader import Reader
-from anabranch.spark.sql.tables import Tables
+from anabranch.spark.sql.reader import WordReader
+from anabranch.spark.sql.tables import TableStatements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ class Portable:
         self._options = options
         self._names = names
         self._frames = Frames(spark, options, everything=True)
-        self._tables = Tables(spark, names)
+        self._tables = TableStatements(spark, names)
         self._looking = Looking(spark, names, self._tables)
 
     def run(self, statement: str) -> DataFrame | StreamingQuery:
@@ -51,13 +51,13 @@ class Portable:
             answer = attempt(statement)
             if answer is not None:
                 return answer
-        reader = Reader(statement)
+        reader = WordReader(statement)
         if reader.accept("FROM") and _inserts(reader):
             raise SqlError(
                 "an INSERT after FROM is not understood without Spark's own catalog",
                 hint="write INSERT INTO ... SELECT ... FROM, once for each table.",
             )
-        reader = Reader(statement)
+        reader = WordReader(statement)
         for keywords, carry_out in self._commands.items():
             if reader.accept(*keywords):
                 answer = carry_out(reader)
@@ -65,7 +65,7 @@ class Portable:
         return self._frames.query(statement, self._names)
 
     @property
-    def _commands(self) -> dict[tuple[str, ...], Callable[[Reader], DataFrame | None]]:
+    def _commands(self) -> dict[tuple[str, ...], Callable[[WordReader], DataFrame | None]]:
         looking, tables = self._looking, self._tables
         return {
             **{("CREATE", kind): self._create_database for kind in _DATABASE},
@@ -123,7 +123,7 @@ class Portable:
                 )
         return self._nothing()
 
-    def _create_database(self, reader: Reader) -> None:
+    def _create_database(self, reader: WordReader) -> None:
         if_not_exists = reader.accept("IF", "NOT", "EXISTS")
         name = self._database(reader)
         if reader.here is not None:
@@ -134,7 +134,7 @@ class Portable:
             )
         self._names.files.create_database(name, if_not_exists=if_not_exists)
 
-    def _drop_database(self, reader: Reader) -> None:
+    def _drop_database(self, reader: WordReader) -> None:
         if_exists = reader.accept("IF", "EXISTS")
         name = self._database(reader)
         cascade = reader.accept("CASCADE")
@@ -144,7 +144,7 @@ class Portable:
             return
         self._names.files.drop_database(name, cascade=cascade)
 
-    def _use(self, reader: Reader) -> None:
+    def _use(self, reader: WordReader) -> None:
         reader.accept_any(*_DATABASE, "CATALOG")
         parts = reader.name("a database")
         reader.end()
@@ -163,12 +163,12 @@ class Portable:
             )
         self._names.database = name
 
-    def _call(self, reader: Reader) -> DataFrame:
+    def _call(self, reader: WordReader) -> DataFrame:
         from anabranch.spark.sql.call import call  # it needs all of maintenance
 
         return call(self._spark, self._names, self._tables, reader)
 
-    def _cache(self, reader: Reader) -> DataFrame:
+    def _cache(self, reader: WordReader) -> DataFrame:
         """Execute CACHE TABLE; refuse AS queries, as text that Spark caches cannot contain frames."""
         reader.until("AS")
         if reader.here is not None:
@@ -179,7 +179,7 @@ class Portable:
             )
         return self._spark.sql(reader.statement)
 
-    def _database(self, reader: Reader) -> str:
+    def _database(self, reader: WordReader) -> str:
         parts = reader.name("the name of a database")
         own = parts[1:] if len(parts) > 1 and parts[0] == self._names.catalog else parts
         if len(own) != 1:
@@ -192,20 +192,20 @@ class Portable:
         return self._spark.createDataFrame([], "done BOOLEAN").drop("done")
 
 
-def _inserts(reader: Reader) -> bool:
+def _inserts(reader: WordReader) -> bool:
     """Whether INSERT occurs outside of parentheses."""
     reader.until("INSERT")
     return reader.here is not None
 
 
-def _refuse_creation(reader: Reader) -> NoReturn:
+def _refuse_creation(reader: WordReader) -> NoReturn:
     raise SqlError(
         f"this way to make a table is not understood without Spark's own catalog: {reader.statement[:120]}",
         hint="understood are columns, COMMENT, PARTITIONED BY (columns), TBLPROPERTIES or WITH, and AS SELECT.",
     )
 
 
-def _refuse_showing(reader: Reader) -> Any:
+def _refuse_showing(reader: WordReader) -> Any:
     raise UnsupportedFeatureError(
         f"without Spark's own catalog this is not shown: {reader.statement[:120]}",
         feature="sql-through-connect",

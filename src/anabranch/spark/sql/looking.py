@@ -15,8 +15,8 @@ from anabranch.kernel.scan.pruning import partition_values
 from anabranch.options import PATH
 from anabranch.spark.catalog.properties import OWN_PREFIX, RESERVED
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.reader import Reader
-from anabranch.spark.sql.tables import Tables
+from anabranch.spark.sql.reader import WordReader
+from anabranch.spark.sql.tables import TableStatements
 from anabranch.spark.types.columns import spark_schema
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 class Looking:
     """Read-only statements: SHOW and DESCRIBE."""
 
-    def __init__(self, spark: SparkSession, names: Names, tables: Tables) -> None:
+    def __init__(self, spark: SparkSession, names: Names, tables: TableStatements) -> None:
         """Create it for one session and one warehouse."""
         self._spark = spark
         self._names = names
         self._tables = tables
 
-    def databases(self, reader: Reader) -> DataFrame:
+    def databases(self, reader: WordReader) -> DataFrame:
         """``[IN lake] [LIKE 'a*']``"""
         if reader.accept_any("IN", "FROM"):
             parts = reader.name("the name of the catalog")
@@ -42,7 +42,7 @@ class Looking:
         found = [(_shown(name),) for name in self._names.files.databases() if wanted(name)]
         return self._rows("namespace STRING", found)
 
-    def tables(self, reader: Reader) -> DataFrame:
+    def tables(self, reader: WordReader) -> DataFrame:
         """``[IN db] [LIKE 'a*']``"""
         database = self._names.database
         if reader.accept_any("IN", "FROM"):
@@ -59,14 +59,14 @@ class Looking:
         found = [(_shown(database), name, False) for name in known if wanted(name)]
         return self._rows("namespace STRING, tableName STRING, isTemporary BOOLEAN", found)
 
-    def columns(self, reader: Reader) -> DataFrame:
+    def columns(self, reader: WordReader) -> DataFrame:
         """``IN t``"""
         reader.accept_any("IN", "FROM")
         schema = self._schema(reader.name("a table"))
         reader.end()
         return self._rows("col_name STRING", [(f.name,) for f in schema.fields])
 
-    def properties(self, reader: Reader) -> DataFrame:
+    def properties(self, reader: WordReader) -> DataFrame:
         """``t [('key')]``"""
         parts = reader.name("a table")
         schema = self._schema(parts)
@@ -80,7 +80,7 @@ class Looking:
         rows = [(key, shown_option(key, value)) for key, value in sorted(shown.items())]
         return self._rows("key STRING, value STRING", rows)
 
-    def describe(self, reader: Reader) -> DataFrame:
+    def describe(self, reader: WordReader) -> DataFrame:
         """``[EXTENDED] t``"""
         reader.accept_any("EXTENDED", "FORMATTED")
         parts = reader.name("a table")
@@ -93,7 +93,7 @@ class Looking:
             rows += [(f.name, shown[f.name], f.description) for f in schema.partition_fields]
         return self._rows("col_name STRING, data_type STRING, comment STRING", rows)
 
-    def partitions(self, reader: Reader) -> DataFrame:
+    def partitions(self, reader: WordReader) -> DataFrame:
         """``t [PARTITION (...)]``"""
         table = self._tables.named(reader.name("a table"))
         schema = table.schema
@@ -123,7 +123,7 @@ class Looking:
         return self._spark.createDataFrame(rows, columns)
 
 
-def _pattern(reader: Reader) -> Any:
+def _pattern(reader: WordReader) -> Any:
     """Parse ``LIKE 'a*|b'`` into a function that matches names; ``*`` matches anything."""
     reader.accept("LIKE")
     if reader.here is None:

@@ -10,7 +10,7 @@ from anabranch.spark.sql.references import name_at
 from anabranch.spark.sql.scanner import Word, closing, matches, words_of
 
 
-class Reader:
+class WordReader:
     """Remaining words of a statement. Failures are `SqlError` with the statement's beginning."""
 
     def __init__(self, statement: str) -> None:

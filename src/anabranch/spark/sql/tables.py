@@ -25,7 +25,7 @@ from anabranch.spark.sql.changes import DropIfExists, changes
 from anabranch.spark.sql.create import CreateTable
 from anabranch.spark.sql.insert import Insert
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.reader import Reader
+from anabranch.spark.sql.reader import WordReader
 from anabranch.spark.sql.rows import in_columns
 from anabranch.spark.tasks.engine import SparkEngine
 from anabranch.spark.types.columns import fields_from_spark, spark_schema, type_from_spark
@@ -38,7 +38,7 @@ _MODE = "spark.sql.sources.partitionOverwriteMode"
 _WITH_LENGTH = re.compile(r"(CHAR|CHARACTER|VARCHAR)\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 
 
-class Tables:
+class TableStatements:
     """Executor of statements on the tables of the lake."""
 
     def __init__(self, spark: SparkSession, names: Names) -> None:
@@ -99,7 +99,7 @@ class Tables:
         else:
             table.replace(rows, self.condition(statement.partition, table))
 
-    def truncate(self, reader: Reader) -> None:
+    def truncate(self, reader: WordReader) -> None:
         """``[PARTITION (...)]`` after the name."""
         table = self.named(reader.name())
         partition = reader.partition()
@@ -152,7 +152,7 @@ class Tables:
         else:
             self._create(identifier, definition, frame)
 
-    def drop(self, reader: Reader) -> None:
+    def drop(self, reader: WordReader) -> None:
         """``[IF EXISTS] t [PURGE]``"""
         if_exists = reader.accept("IF", "EXISTS")
         identifier = self._names.identifier(reader.name())
@@ -163,13 +163,13 @@ class Tables:
         else:
             self._names.files.drop_table(identifier, if_exists=if_exists)
 
-    def comment(self, reader: Reader) -> None:
+    def comment(self, reader: WordReader) -> None:
         """``t IS 'text'``"""
         table = self.named(reader.name())
         reader.expect("IS")
         table.alter().set_comment(None if reader.accept("NULL") else reader.text("a text")).apply()
 
-    def alter(self, reader: Reader) -> None:
+    def alter(self, reader: WordReader) -> None:
         """Execute the rest of an ALTER TABLE statement."""
         parts = reader.name()
         if reader.accept("RENAME", "TO"):
@@ -201,10 +201,10 @@ class Tables:
         if wanted:
             alter.apply()
 
-    def refuse(self, command: str) -> Callable[[Reader], None]:
+    def refuse(self, command: str) -> Callable[[WordReader], None]:
         """Return a handler that refuses a statement that changes single rows."""
 
-        def refuse(reader: Reader) -> None:
+        def refuse(reader: WordReader) -> None:
             reader.accept("INTO")
             parts = reader.name()
             raise UnsupportedFeatureError(
@@ -215,7 +215,7 @@ class Tables:
 
         return refuse
 
-    def _of_partitions(self, reader: Reader, table: Table) -> bool:
+    def _of_partitions(self, reader: WordReader, table: Table) -> bool:
         """Execute the statement if it is about partitions; return whether it was."""
         if reader.accept("ADD", "PARTITION") or reader.accept("ADD", "IF", "NOT", "EXISTS", "PARTITION"):
             self._refuse_partition(
@@ -284,9 +284,9 @@ class Tables:
             raise
 
     def _replace(self, table: Table, new: TableDefinition, frame: DataFrame | None) -> None:
-        from anabranch.spark.catalog.replacement import Replacement
+        from anabranch.spark.catalog.replacement import NewContent
 
-        replacement = Replacement(table, new)
+        replacement = NewContent(table, new)
         if frame is not None:
             replacement.write(frame)
         replacement.put_in_place()

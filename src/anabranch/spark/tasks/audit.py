@@ -21,10 +21,10 @@ from anabranch.audit.measures import (
     Found,
     Measure,
     MissingKeys,
-    Newest,
+    NewestValue,
     Offending,
-    Query,
     RowCount,
+    SqlQuery,
     Total,
     sample_rows,
 )
@@ -66,12 +66,12 @@ def measure(engine: TaskEngine, measures: Sequence[Measure], sides: Sides) -> di
                 found[one] = rows[one.of_main].duplicates(one)
             case MissingKeys():
                 found[one] = _missing_keys(engine, sides, one)
-            case Query():
+            case SqlQuery():
                 found[one] = _query(engine, rows, one)
     return found
 
 
-_NUMBERS = (RowCount, Offending, Total, Newest)
+_NUMBERS = (RowCount, Offending, Total, NewestValue)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class _Rows:
                 if not isinstance(bound.type, t.DecimalType | t.FloatType | t.DoubleType):
                     values = values.cast(_WIDEST)  # the sum of integers could be too large for one
                 return fn.sum(fn.when(counts, values))
-            case Newest(column=name):
+            case NewestValue(column=name):
                 bound = self._column(name)
                 newest = fn.max(fn.when(counts, column(bound)))
                 if isinstance(bound.type, t.DateType):
@@ -170,7 +170,7 @@ def _missing_keys(engine: TaskEngine, sides: Sides, wanted: MissingKeys) -> Find
     return Findings(int(row.n), _sample(engine, missing, name) if row.n else ())
 
 
-def _query(engine: TaskEngine, rows: Mapping[bool, _Rows], wanted: Query) -> Findings:
+def _query(engine: TaskEngine, rows: Mapping[bool, _Rows], wanted: SqlQuery) -> Findings:
     tables = {"branch": False, "main": True}
     used: dict[str, Any] = {
         name: rows[of_main].frame for name, of_main in tables.items() if f"{{{name}}}" in wanted.sql
@@ -221,9 +221,9 @@ def _number_of(wanted: Measure, value: Any) -> Found:
     match wanted:
         case Total():
             return 0 if value is None else int(value) if _is_whole(value) else value
-        case Newest() if isinstance(value, str):
+        case NewestValue() if isinstance(value, str):
             return int(datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp() * 1000)
-        case Newest():
+        case NewestValue():
             return None if value is None else int(value)
         case Offending():
             return Findings(int(value))

@@ -25,7 +25,7 @@ from anabranch.runtime import RandomIds, Runtime
 from anabranch.spark.context.notices import Notice
 from anabranch.spark.context.running import is_running, slots_of
 from anabranch.spark.tasks.engine import SparkEngine
-from anabranch.spark.tasks.task_engine import JobFailedError
+from anabranch.spark.tasks.task_engine import SparkJobError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,7 +145,7 @@ class Compactor(threading.Thread):
         engine = SparkEngine(self.spark, self._slots, POOL, self._tag)
         try:
             outcome = carry_out(context, self._options, tasks, engine=engine, description=DESCRIPTION)
-        except JobFailedError:
+        except SparkJobError:
             self._hurried.wait(_DYING_SECONDS)
             remove_marked(mark, tasks, write_context(context, self._options, engine))
             raise

@@ -114,7 +114,7 @@ class TaskEngine:
             yield
 
 
-class JobFailedError(AnabranchError):
+class SparkJobError(AnabranchError):
     """Spark did not finish a job. None of its results was handed out."""
 
 
@@ -145,9 +145,9 @@ def _outcomes(work: bytes, hand: bytes) -> Iterator[tuple[bool, bytes]]:
             return
 
 
-def job_error(name: str, error: Exception) -> JobFailedError:
+def job_error(name: str, error: Exception) -> SparkJobError:
     """Return the error for a job of that name that Spark did not finish."""
-    return JobFailedError(
+    return SparkJobError(
         f"Spark did not finish '{name}': {reason_in(error)}",
         hint="Spark's own log and web page say more; what was written for it was not committed.",
         retryable=True,
