@@ -36,7 +36,7 @@ def _command(name, command) -> str:
     usage = " ".join(["anabranch", name, *map(_usage, arguments)])
     rows = "".join(_option(option) for option in options if "--help" not in option.opts)
     table = f"\n| option | meaning |\n|---|---|\n{rows}" if rows else ""
-    return f"\n## {name}\n\n```\n{usage}\n```\n\n{_text(command.help)}\n{_elsewhere(VERBS[name])}{table}"
+    return f"\n## {name}\n\n```\n{usage}\n```\n\n{text_of(command.help)}\n{_elsewhere(VERBS[name])}{table}"
 
 
 def _elsewhere(verb) -> str:
@@ -63,12 +63,13 @@ def _option(option) -> str:
         f"`{name}`" for name in sorted(option.opts + option.secondary_opts, key=len, reverse=True)
     )
     takes = "" if getattr(option, "is_flag", False) else f" {_metavar(option)}"
-    return f"| {names}{takes} | {_text(option.help)} |\n"
+    return f"| {names}{takes} | {text_of(option.help)} |\n"
 
 
 def _metavar(option) -> str:
     return (option.metavar or option.name).upper().replace("|", r"\|").replace("_", "-")
 
 
-def _text(help_text) -> str:
+def text_of(help_text) -> str:
+    """A text on one line, as it may stand in a table."""
     return " ".join((help_text or "").split()).replace("|", r"\|").replace("<", "&lt;")

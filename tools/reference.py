@@ -10,6 +10,7 @@ import conflict_reference
 import error_reference
 import metric_reference
 import option_reference
+import procedure_reference
 import system_table_reference
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -20,6 +21,7 @@ PAGES = (
     metric_reference,
     system_table_reference,
     command_reference,
+    procedure_reference,
 )
 
 
