@@ -24,6 +24,8 @@ from benchmarks.registry import BENCHMARKS, Run
 
 TOPICS = (
     "append_scan",
+    "data_out",
+    "command_line",
     "checksums",
     "planning",
     "commits",

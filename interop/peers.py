@@ -39,6 +39,8 @@ PYSPARK_JARS = (
     "snappy-java-*.jar",
 )
 MINIMUM_JAVA = 17
+FRAMES = ("duckdb==1.5.5", "pandas==2.3.3", "polars==2.1.0")
+"""What rows are handed to in benchmarks, as in the development environment; pypaimon needs Polars below 2."""
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 TESTS = ("pytest>=8.3", "pytest-timeout>=2.3", "hypothesis>=6.120")
@@ -175,11 +177,16 @@ def find_java() -> str:
 PEERS_BY_NAME = {
     peer.name: peer
     for peer in (
-        Peer("pypaimon-2.1", ("pypaimon==2.1.0",), ("interop", "bench"), "interop.drivers.pypaimon"),
+        Peer(
+            "pypaimon-2.1",
+            ("pypaimon==2.1.0", "duckdb==1.5.5"),
+            ("interop", "bench"),
+            "interop.drivers.pypaimon",
+        ),
         Peer("java-0.9", ("py4j==0.10.9.7",), ("interop",), "interop.drivers.java_paimon", prepare_java),
         Peer("pypaimon-rust-0.4", ("pypaimon-rust==0.4.0", "pyarrow==26.0.1"), ("bench",)),
-        Peer("deltalake", ("deltalake==1.6.6", "pyarrow==26.0.1"), ("bench",)),
-        Peer("pyiceberg", ("pyiceberg[pyarrow,sql-sqlite]==0.12.0", "pyarrow==26.0.1"), ("bench",)),
+        Peer("deltalake", ("deltalake==1.6.6", "pyarrow==26.0.1", *FRAMES), ("bench",)),
+        Peer("pyiceberg", ("pyiceberg[pyarrow,sql-sqlite]==0.12.0", "pyarrow==26.0.1", *FRAMES), ("bench",)),
         # Older versions of Spark that are supported; the newest is in the development environment.
         Peer("spark-4.1", ("pyspark==4.1.4", *with_extras("spark")), ("spark",)),
         Peer("spark-4.2", ("pyspark==4.2.1", *with_extras("spark")), ("spark",)),

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
+
 import anabranch
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, stream
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, grouped, load, main, stream
 
 NAME = "db.t"
 
@@ -44,6 +47,50 @@ def plan(clock: Clock, home: str, table: str, p: int | None = None, id: int | No
     return {"files": sum(len(split.files) for split in splits)}
 
 
+def form(clock: Clock, home: str, form: str) -> dict[str, Any]:
+    """Hand all rows to a library."""
+    _form(home + "/warm-up", form)
+    with clock.lap():
+        return _form(home, form)
+
+
+def count(clock: Clock, home: str) -> dict[str, Any]:
+    """Count the rows."""
+    anabranch.connect(home)
+    with clock.lap():
+        return {"rows": anabranch.connect(home).table(NAME).scan().count()}
+
+
+def append_partition(clock: Clock, home: str, part: str, p: int) -> dict[str, Any]:
+    """Add rows of one partition to a table of `benchmarks.large_table`."""
+    rows = load(part)
+    number = pa.array([p] * rows.num_rows, pa.int32())
+    with clock.lap():
+        anabranch.connect(home).table(NAME).append(rows.select(["id", "price"]).append_column("p", number))
+    return {"rows": rows.num_rows}
+
+
+def lazily(clock: Clock, home: str, form: str, p: int) -> dict[str, Any]:
+    """Add up a column of one partition, by a filter that the library hands down."""
+    with clock.lap():
+        scan_ = anabranch.connect(home).table(NAME).scan()
+        if form == "polars":
+            frame = scan_.to_polars(lazy=True).filter(pl.col("p") == p)
+            rows, total = frame.select(pl.len(), pl.col("id").sum()).collect().row(0)
+        else:
+            (found,) = scan_.to_duckdb().filter(f"p = {p}").aggregate("count(*), sum(id)").fetchall()
+            rows, total = found
+    return {"rows": rows, "total": int(total)}
+
+
+def _form(home: str, form: str) -> dict[str, Any]:
+    scan_ = anabranch.connect(home).table(NAME).scan()
+    if form == "duckdb":
+        t = scan_.to_duckdb()
+        return grouped(t.aggregate("category, count(*) AS rows, sum(code) AS total", "category").fetchall())
+    return {"rows": len(scan_.to_polars() if form == "polars" else scan_.to_pandas())}
+
+
 def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[str, Any]:
     """Many small commits through one handle."""
     data = load(part).slice(0, rows)
@@ -77,4 +124,16 @@ def _between(ids: list[int] | None) -> str | None:
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "plan": plan, "commits": commits, "partitions": partitions})
+    main(
+        {
+            "append": append,
+            "scan": scan,
+            "plan": plan,
+            "commits": commits,
+            "partitions": partitions,
+            "form": form,
+            "count": count,
+            "append_partition": append_partition,
+            "lazily": lazily,
+        }
+    )

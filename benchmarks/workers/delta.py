@@ -9,7 +9,16 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, shares_of, stream
+from benchmarks.workers.harness import (
+    WARM_UP_IDS,
+    WARM_UP_ROWS,
+    Clock,
+    grouped,
+    load,
+    main,
+    shares_of,
+    stream,
+)
 
 
 def append(clock: Clock, home: str, parts: list[str]) -> dict[str, Any]:
@@ -33,6 +42,27 @@ def scan(
     with clock.lap():
         data = _read(home, columns, ids)
     return {"rows": data.num_rows, "columns": data.num_columns}
+
+
+def form(clock: Clock, home: str, form: str) -> dict[str, Any]:
+    """Hand all rows to a library."""
+    _form(home + "/warm-up", form)
+    with clock.lap():
+        return _form(home, form)
+
+
+def _form(home: str, form: str) -> dict[str, Any]:
+    table = DeltaTable(home + "/t")
+    if form == "duckdb":
+        import duckdb
+
+        t = duckdb.from_arrow(table.to_pyarrow_dataset())
+        return grouped(t.aggregate("category, count(*) AS rows, sum(code) AS total", "category").fetchall())
+    if form == "pandas":
+        return {"rows": len(table.to_pandas())}
+    import polars as pl
+
+    return {"rows": pl.read_delta(home + "/t").height}
 
 
 def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[str, Any]:
@@ -94,4 +124,13 @@ def _read(home: str, columns: list[str] | None, ids: list[int] | None) -> pa.Tab
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "commits": commits, "partitions": partitions, "sort": sort})
+    main(
+        {
+            "append": append,
+            "scan": scan,
+            "commits": commits,
+            "partitions": partitions,
+            "sort": sort,
+            "form": form,
+        }
+    )

@@ -66,6 +66,15 @@ def shares_of(shares: list[list[float]]) -> list[dict[str, float]]:
     return [{"mean": sum(kind) / len(kind), "most": max(kind)} for kind in zip(*shares, strict=True)]
 
 
+def grouped(rows: list[tuple[Any, ...]]) -> dict[str, int]:
+    """What a query by category found: its groups, rows and the sum."""
+    return {
+        "groups": len(rows),
+        "rows": sum(row[1] for row in rows),
+        "total": sum(int(row[2]) for row in rows),
+    }
+
+
 def load(path: str) -> Any:
     """A table of an Arrow IPC file, in memory of this process."""
     import pyarrow as pa

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, LessThan
 
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, grouped, load, main
 
 NAME = "db.t"
 
@@ -33,6 +33,21 @@ def scan(
     with clock.lap():
         data = _read(home, columns, ids)
     return {"rows": data.num_rows, "columns": data.num_columns}
+
+
+def form(clock: Clock, home: str, form: str) -> dict[str, Any]:
+    """Hand all rows to a library."""
+    _form(home + "/warm-up", form)
+    with clock.lap():
+        return _form(home, form)
+
+
+def _form(home: str, form: str) -> dict[str, Any]:
+    scan_ = _catalog(home).load_table(NAME).scan()
+    if form == "duckdb":
+        found = scan_.to_duckdb("t").execute("SELECT category, count(*), sum(code) FROM t GROUP BY category")
+        return grouped(found.fetchall())
+    return {"rows": len(scan_.to_polars() if form == "polars" else scan_.to_pandas())}
 
 
 def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[str, Any]:
@@ -64,4 +79,4 @@ def _read(home: str, columns: list[str] | None, ids: list[int] | None) -> pa.Tab
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "commits": commits})
+    main({"append": append, "scan": scan, "commits": commits, "form": form})

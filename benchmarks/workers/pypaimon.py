@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
 
-from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, load, main, stream
+from benchmarks.workers.harness import WARM_UP_IDS, WARM_UP_ROWS, Clock, grouped, load, main, stream
 
 NAME = "db.t"
 
@@ -39,6 +39,28 @@ def plan(clock: Clock, home: str, table: str, p: int | None = None, id: int | No
     with clock.lap():
         splits = _splits(home, table, p, id)
     return {"files": sum(len(split.files) for split in splits)}
+
+
+def form(clock: Clock, home: str, form: str) -> dict[str, Any]:
+    """Hand all rows to a library."""
+    _form(home + "/warm-up", form)
+    with clock.lap():
+        return _form(home, form)
+
+
+def _form(home: str, form: str) -> dict[str, Any]:
+    builder = _catalog(home).get_table(NAME).new_read_builder()
+    read, splits = builder.new_read(), builder.new_scan().plan().splits()
+    if form == "duckdb":
+        found = read.to_duckdb(splits, "t").execute(
+            "SELECT category, count(*), sum(code) FROM t GROUP BY category"
+        )
+        return grouped(found.fetchall())
+    if form == "pandas":
+        return {"rows": len(read.to_pandas(splits))}
+    import polars as pl
+
+    return {"rows": len(pl.from_arrow(read.to_arrow(splits)))}
 
 
 def commits(clock: Clock, home: str, part: str, count: int, rows: int) -> dict[str, Any]:
@@ -113,4 +135,13 @@ def _splits(home: str, table: str, p: int | None, id: int | None) -> list[Any]:
 
 
 if __name__ == "__main__":
-    main({"append": append, "scan": scan, "plan": plan, "commits": commits, "partitions": partitions})
+    main(
+        {
+            "append": append,
+            "scan": scan,
+            "plan": plan,
+            "commits": commits,
+            "partitions": partitions,
+            "form": form,
+        }
+    )
