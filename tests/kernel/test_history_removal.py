@@ -273,3 +273,26 @@ def _check_whole(table):
     assert head.total_record_count == head.id
     assert ids_of(table.at("good")) == [0, 1]
     assert next(s.id for s in table.snapshots()) == head.id
+
+
+@pytest.mark.parametrize("gone", ["list", "manifest", "data file"])
+def test_what_is_whole_is_not_removed_for_what_is_not(table, gone):
+    """Another engine's expiry was killed; this process has read the target before."""
+    table.overwrite(rows(10, 1))
+    target = table.context.snapshots.find(3)
+    assert ids_of(table.at(3)) == [0, 1, 2]
+    entries = table.context.manifests.entries(table.context.manifests.of_snapshot(target)).live().to_entries()
+    path = {
+        "list": table.context.layout.manifest_path(target.delta_manifest_list),
+        "manifest": table.context.layout.manifest_path(
+            table.context.manifests.of_snapshot(target)[0].file_name
+        ),
+        "data file": f"bucket-0/{entries[0].file.file_name}",
+    }[gone]
+    table.context.storage.delete(path)
+    for how in ({}, {"force": True}):
+        with pytest.raises(CommitConflictError, match="TARGET_NOT_WHOLE.*1 of") as error:
+            table.rollback(3, destructive=True, **how)
+        assert path in error.value.message
+    assert _ids(table) == [6, 5, 4, 3, 2, 1]
+    assert ids_of(table) == [10]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import anabranch
+from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.repair import sweep
@@ -497,3 +498,52 @@ def test_what_is_committed_while_a_reader_judges_a_late_snapshot_is_seen(table):
     storage = _SlowLister(table.context.storage)
     storage.meanwhile = lambda: _fresh(table).append(rows(90, 1))
     assert ids_of(through(table, storage)) == [0, 90]
+
+
+@pytest.mark.parametrize("left", [8, 9])
+def test_what_a_late_writer_left_where_history_has_expired_is_no_moment(table, left):
+    """Neither to read, nor to tag, nor to roll back to: what it was built on is gone."""
+    for row in range(10, 20):
+        table.append(rows(row, 1))
+    table.expire_snapshots(retain_max=6, retain_min=1)
+    assert table.context.snapshots.ids() == [10, 11, 12, 13, 14, 15]
+    late = replace(table.context.snapshots.find(11), id=left, uuid=None, properties={PARENT_PROPERTY: "0" * 32})
+    table.context.storage.put(table.context.layout.snapshot_path(left), late.to_json())
+    fresh = _fresh(table)
+    for name, use in {
+        "read": lambda: fresh.at(left).to_arrow(),
+        "tag": lambda: fresh.create_tag("t", left),
+        "roll back": lambda: fresh.rollback(left),
+        "for good": lambda: fresh.rollback(left, destructive=True, force=True),
+    }.items():
+        with pytest.raises(NotFoundError, match="does not exist.*no part of history") as error:
+            use()
+        assert "nearest snapshot is 10" in error.value.hint, name
+    assert ids_of(_fresh(table)) == [*range(5), *range(10, 20)]
+    assert ids_of(_fresh(table).at(10)) == [*range(5), *range(10, 15)]
+
+
+def test_what_a_late_writer_put_above_the_newest_is_no_moment(table):
+    _leave(table, _roll_back(table))
+    with pytest.raises(NotFoundError, match="the latest is 2.*no part of history"):
+        _fresh(table).at(6).to_arrow()
+
+
+def test_nothing_is_read_on_top_of_what_was_rolled_back_though_the_target_is_gone_for_a_moment(table):
+    """An expiry that began before the rollback takes away what it went to, and puts it back once it notices."""
+    seen = []
+
+    def disturb(_):
+        _leave(table, _roll_back(table))
+
+    faults = [
+        run("before", "delete_many", disturb, where="snapshot/*"),
+        run("after", "delete_many", lambda _: seen.append(ids_of(_fresh(table))), where="snapshot/*"),
+    ]
+    expiring = through(table, FaultyStorage(table.context.storage, faults))
+    with pytest.raises(CommitConflictError, match="rolled back while"):
+        expiring.expire_snapshots(retain_max=3, retain_min=1)
+    assert seen == [[]]
+    assert ids_of(_fresh(table)) == [0, 1]
+    _fresh(table).append(rows(60, 1))
+    assert ids_of(_fresh(table)) == [0, 1, 60]

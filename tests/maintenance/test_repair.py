@@ -150,6 +150,21 @@ def test_the_newest_snapshots_were_deleted_and_nothing_holds_them(table):
     _check_mended(table)
 
 
+def test_what_was_added_and_compacted_since_is_not_added_again(table):
+    """Both appends lost the race for a number, and kept the lists of what they add."""
+
+    def overtaken(row, number, meanwhile):
+        fault = run("before", "put_if_absent", lambda _: meanwhile(), where=f"snapshot/snapshot-{number}")
+        through(table, FaultyStorage(table.context.storage, [fault])).append(rows(row, 1))
+
+    overtaken(6, 6, lambda: _fresh(table).append(rows(5, 1)))
+    overtaken(7, 8, lambda: _fresh(table).compact(full=True))
+    assert [s.id for s in _fresh(table).snapshots()][:4] == [9, 8, 7, 6]
+    for number in (7, 8, 9):
+        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    _check_mended(table, [*range(8)])
+
+
 @pytest.mark.parametrize("expired", [False, True])
 @pytest.mark.parametrize(
     "left", [lambda raw: raw[: len(raw) // 2], lambda _: b"", lambda raw: bytes(len(raw))]

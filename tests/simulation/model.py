@@ -251,7 +251,10 @@ class Model(Held):
         content = json.loads(found.data)
         if (content.get("properties") or {}).get(PARENT) == entry.stamp:
             del line.astray[number]
-            rows = act.rows_after(content, entry.rows, self)
+            if "anabranch.leftover" in content["properties"]:
+                rows, act = entry.rows, None  # it led history on, up to something astray
+            else:
+                rows = act.rows_after(content, entry.rows, self)
             self._push(
                 line, branch, Entry(number, stamp_of(content), content, rows, act, self.world, self.world.now)
             )

@@ -190,6 +190,11 @@ def recorded_after(context: TableContext, snapshot_id: int) -> dict[str, LedgerE
     return found
 
 
+def has_expired(context: TableContext, snapshot_id: int) -> bool:
+    """Return whether a snapshot is among those whose expiry is recorded."""
+    return any(page.first <= snapshot_id <= page.last for page in _pages(context))
+
+
 def forget_after(context: TableContext, snapshot_id: int) -> None:
     """Drop ledger entries of commits after a snapshot, because these were rolled back.
 

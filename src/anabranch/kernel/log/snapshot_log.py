@@ -174,6 +174,22 @@ class SnapshotLog:
         """Whether `newer` was built on `older`."""
         return is_built_on(self._manifests, newer, older)
 
+    def is_left_over(self, snapshot: Snapshot) -> bool | None:
+        """Whether a stored snapshot is a late writer's leftover and no part of history; None if the one above it is gone.
+
+        Those that other engines put on top of each other are not told apart; nor is anything where the newest is damaged.
+        """
+        try:
+            head = self.head()
+        except (CorruptTableError, UnsupportedFeatureError):
+            return False
+        if head is None or snapshot.id >= head.id:
+            return head is None or snapshot.stamp != head.stamp
+        above = self.find(snapshot.id + 1)
+        if above is None:
+            return None
+        return above.properties.get(PARENT_PROPERTY) not in (None, snapshot.stamp)
+
     def _following(self, snapshot: Snapshot, find: _Find | None = None) -> Snapshot | None:
         """Return the next snapshot of the same history."""
         found = (find or self.find)(snapshot.id + 1)
@@ -219,6 +235,8 @@ class SnapshotLog:
                 return None
             newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
             newest = None if newest is None else self._below_leftovers(newest, stored)
+            if newest is not None and self._is_all_rolled_back(newest, stored):
+                return None
             found = None if newest is None else self._newest_from(newest)
             if found is not None:
                 return found
@@ -241,6 +259,19 @@ class SnapshotLog:
             if lower is None:
                 return None
             newest = lower
+
+    def _is_all_rolled_back(self, newest: Snapshot, stored: Mapping[int, int]) -> bool:
+        """Whether a rollback took away what the only snapshots that are there were built on, and what it went to is gone.
+
+        An expiry that began before may have removed that, and puts it back once it notices.
+        """
+        hint = self.hinted_id()
+        return (
+            hint is not None
+            and hint < min(stored)
+            and newest.id == min(stored)
+            and is_after_removed(self._storage, self._manifests, newest)
+        )
 
     def _went_on_between(self, lower_id: int, upper_id: int) -> bool:
         """Whether commits above the lower snapshot were made, and hinted at, after the listing."""

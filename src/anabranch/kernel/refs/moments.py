@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.values import Timestamp, parse_timestamp, to_value
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.ledger import has_expired
 from anabranch.kernel.log.main_versions import check_unambiguous, located_options
 from anabranch.kernel.log.moment import Moment, of_savepoint, of_snapshot, of_tag
 from anabranch.kernel.log.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
@@ -206,13 +207,21 @@ def _unmistakable(kind: str, number: int) -> str:
 def _snapshot(context: TableContext, number: int, *, asked: str | None = None) -> Moment:
     check_unambiguous(context, number)
     found = context.snapshots.find(number) if number > 0 else None
-    if found is not None:
+    if found is not None and not _is_left_over(context, found):
         return of_snapshot(found, asked)
-    ids = context.snapshots.ids()
+    ids = [one for one in context.snapshots.ids() if found is None or one != number]
     there = f"the earliest is {ids[0]}, the latest is {ids[-1]}" if ids else "it has no snapshots"
+    beside = "" if found is None else ". What a late writer left under this number is no part of history"
     raise NotFoundError(
-        f"snapshot {number} does not exist in '{context.title}': {there}", hint=_instead(context, number, ids)
+        f"snapshot {number} does not exist in '{context.title}': {there}{beside}",
+        hint=_instead(context, number, ids),
     )
+
+
+def _is_left_over(context: TableContext, found: Snapshot) -> bool:
+    """Whether a late writer put a snapshot under a number that history has left, or above the newest."""
+    left_over = context.snapshots.is_left_over(found)
+    return has_expired(context, found.id) if left_over is None else left_over
 
 
 def _instead(context: TableContext, number: int, ids: list[int]) -> str:

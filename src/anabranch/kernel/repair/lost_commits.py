@@ -3,7 +3,8 @@
 A commit leaves two lists: its base and its delta. An attempt that lost the race for its number writes the
 first again, and keeps the second if it can, so the two need not be of one attempt. Leftovers of killed attempts look
 the same, and the table may have returned to an earlier state. So commits are chained into a complete path: each
-base equals the state that the one before left, file by file, it was stored later, and the length matches the gap.
+base equals the state that the one before left, file by file, it was stored later, no delta comes twice (what it added may have been
+compacted since, so it would fit again), and the length matches the gap.
 """
 
 from __future__ import annotations
@@ -63,10 +64,12 @@ class _Node:
     previous: _Node | None
 
     def has(self, commit: LostCommit) -> bool:
-        """Whether a commit is on the path; nodes stored before it need not be searched."""
+        """Whether a commit is on the path, or its delta; nodes stored before either need not be searched."""
+        delta = commit.delta
+        since = commit.stored if delta is None else min(commit.stored, delta.modified)
         node: _Node | None = self
-        while node is not None and node.commit.stored >= commit.stored:
-            if node.commit is commit:
+        while node is not None and node.commit.stored >= since:
+            if node.commit is commit or (delta is not None and node.commit.delta == delta):
                 return True
             node = node.previous
         return False

@@ -22,10 +22,13 @@ from itertools import takewhile
 
 from anabranch.errors import CommitConflictError, NotFoundError
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
-from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.actions.rollback import difference_to
+from anabranch.kernel.commit.base import Base, Conflict
+from anabranch.kernel.commit.presence import lost_files
 from anabranch.kernel.log import archive
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.ledger import forget_after
 from anabranch.kernel.log.merge_pins import unpin_after
 from anabranch.kernel.log.moment import Moment, check_there
@@ -66,14 +69,17 @@ def plan_removal(context: TableContext, moment: Moment) -> Removal:
     target = moment.snapshot
     head, found = context.snapshots.head(), context.snapshots.find(target.id)
     is_other = found is not None and found.stamp != target.stamp
-    if head is None or head.id < target.id or is_other or target.delta_manifest_list == NO_LIST:
+    known = () if head is None else tuple(context.snapshots.down_to(head, target.id))
+    # A gap above it is what has expired, which a tag or savepoint outlives; a number alone is a late writer's there.
+    is_beside = moment.found_by == "snapshot" and bool(known) and known[-1].stamp != target.stamp
+    is_below = head is not None and head.id >= target.id
+    if not is_below or is_other or is_beside or target.delta_manifest_list == NO_LIST:
         raise _refused(
             "NOT_IN_HISTORY",
             f"snapshot {target.id} of the moment that was named is not part of the current history of "
             f"'{context.title}'",
             "roll back without 'destructive': that takes any moment that can be read.",
         )
-    known = context.snapshots.down_to(head, target.id)
     later = tuple(takewhile(lambda snapshot: snapshot.id > target.id, known))
     return Removal(moment, later, tuple(holders_after(context, target, later)))
 
@@ -142,12 +148,34 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
             "history goes away.",
         )
     check_there(context, removal.moment)
+    _check_readable(context, removal)
     now = plan_removal(context, removal.moment)
     if now.head.stamp != removal.head.stamp or not set(now.holders) <= set(removal.holders):
         raise _refused(
             "HISTORY_MOVED",
             f"'{context.title}' was changed since it was looked at what to remove",
             "look again, then repeat it; stop the writers first.",
+        )
+
+
+def _check_readable(context: TableContext, removal: Removal) -> None:
+    """Raise `CommitConflictError` if files of the target are gone, before what is whole is removed.
+
+    The cache may know its manifests though another engine's expiry has begun to take it away. Data files that the newest
+    snapshot has too are not asked for: without them, nothing gets worse.
+    """
+    target, layout = removal.target, context.layout
+    lists = [layout.manifest_path(name) for name in (target.base_manifest_list, target.delta_manifest_list)]
+    metas = context.manifests.of_snapshot(target)
+    paths = [*lists, *(layout.manifest_path(meta.file_name) for meta in metas)]
+    schema = context.schemas.get(target.schema_id)
+    restored = difference_to(Base(context, removal.head, schema), target).restored
+    paths += data_file_paths(restored.to_entries(), schema)
+    if lost := lost_files(context, paths):
+        raise _refused(
+            "TARGET_NOT_WHOLE",
+            f"{len(lost)} of {len(paths)} files of snapshot {target.id} of '{context.title}' are gone, the first is {lost[0]}",
+            "roll back to a newer moment; `verify` tells what is damaged.",
         )
 
 
