@@ -87,6 +87,21 @@ def test_what_was_published_is_listed_and_taken_back(cli, lake):
     assert "is now main" in cli("db.orders", "--yes", verb="undo-replace", code=0)
 
 
+def test_a_command_of_the_user_is_told(cli, lake, tmp_path):
+    said, script = tmp_path / "said", tmp_path / "hook.sh"
+    script.write_text(
+        f'#!/bin/sh\necho "$ANABRANCH_EVENT|$ANABRANCH_TABLE|$ANABRANCH_MESSAGE|$ANABRANCH_HINT|" >> {said}\ncat >> {said}\n'
+    )
+    script.chmod(0o700)
+    run_cascade(lake, "db.orders", CHAIN, runner=run_embedded)
+    told = cli("--undo", "last", "--yes", "--hook", str(script))
+    assert "which takes back group 1" in told
+    event, table, message, _, values = said.read_text().split("|")
+    assert (event, table, message) == ("undone", "", "db.clean, db.big")
+    assert json.loads(values)["number"] == 2
+    assert "its quotes" in cli("db.orders", "--run", "--hook", "'", code=2), "before anything is done"
+
+
 def test_one_table_alone_is_taken_back_where_that_is_said(cli, lake):
     run_cascade(lake, "db.orders", CHAIN, runner=run_embedded)
     assert "is now main" in cli("db.clean", "--alone", "--yes", verb="undo-replace")

@@ -200,7 +200,8 @@ def test_real_processes_that_are_killed_in_between(tmp_path):
 
     def cascade(number):
         out = tmp_path / f"cascade-{number}"
-        return Command(warehouse, out, "cascade", "db.a", "--jobs", str(file), "--run")
+        hook = f"sh -c 'echo $ANABRANCH_EVENT $ANABRANCH_TABLE $ANABRANCH_MESSAGE >> {tmp_path}/told'"
+        return Command(warehouse, out, "cascade", "db.a", "--jobs", str(file), "--run", "--hook", hook)
 
     append(a, 0, 2)
     running = started(1)
@@ -220,6 +221,7 @@ def test_real_processes_that_are_killed_in_between(tmp_path):
         correction.kill()
         correction = cascade(2)
         assert correction.process.wait(600) == 0, correction.said()
+        assert (tmp_path / "told").read_text() == "published db.a db.b, db.c, db.d, db.e\n"
         until(lambda: is_right(4), running.said)
         append(a, 4, 3)
         until(lambda: is_right(7), running.said)

@@ -1,6 +1,6 @@
 """The demo's queries in plain Spark SQL, run in a separate program beside the one that streams.
 
-    python -m anabranch.demo.questions WAREHOUSE
+    python -m anabranch.demo.questions WAREHOUSE MASTER
 
 It reads statements from standard input as a list in JSON, carries them out one after the other over the catalog
 `lake`, and writes their answers as a list in JSON.
@@ -61,11 +61,11 @@ class QuestionRows:
         return [row[place] for row in self.rows]
 
 
-def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[QuestionRows]:
+def ask(warehouse: str, statements: Sequence[str], log: Path, master: str) -> list[QuestionRows]:
     """Run statements in a separate Spark. Raises `AnabranchError` with the text of the log if it fails."""
     with log.open("ab") as sink:
         done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "anabranch.demo.questions", warehouse],
+            [sys.executable, "-m", "anabranch.demo.questions", warehouse, master],
             input=json.dumps(statements).encode(),
             stdout=subprocess.PIPE,
             stderr=sink,
@@ -81,11 +81,11 @@ def ask(warehouse: str, statements: Sequence[str], log: Path) -> list[QuestionRo
     ]
 
 
-def main(warehouse: str) -> None:
+def main(warehouse: str, master: str) -> None:
     """Run the statements from standard input."""
     import anabranch.spark
 
-    spark = anabranch.spark.session(warehouse, master="local[2]", **_SETTINGS)
+    spark = anabranch.spark.session(warehouse, master=master, **_SETTINGS)
     answers = []
     for statement in json.load(sys.stdin):
         frame = spark.sql(statement)

@@ -37,14 +37,9 @@ WRONG = "KM_PER_MILE = 1.852"
 
 # Parts of the year that have arrived: before the mistake, when it is noticed, and when it is corrected.
 _WELL, _NOTICED = 0.25, 0.5
-_SPARK = (
-    "--master",
-    "local[2]",
-    "--conf",
-    "spark.sql.shuffle.partitions=2",
-    "--conf",
-    "spark.driver.memory=1g",
-)
+_SPARK = ("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.memory=1g")
+_SHARED = ("--conf", "spark.cores.max=2", "--conf", "spark.executor.memory=600m")
+"""Of a cluster, so that the four programs that run at once get their share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +61,26 @@ class DemoResult:
         return facts.all_hold(self.facts) and not any(facts.all_hold([fact]) for fact in self.wrong)
 
 
-def run_demo(*, days: int = 365, folder: str | None = None, quiet: bool = False) -> DemoResult:
+def run_demo(
+    *, days: int = 365, keep: str | None = None, master: str = "local[2]", quiet: bool = False
+) -> DemoResult:
     """Run the whole story and check every row in the end.
 
     Args:
         days: number of days of the year that arrive.
-        folder: where to run, kept afterwards; a fresh temporary one if None.
+        keep: an empty folder to run in, or a URL for the warehouse alone; a fresh temporary folder if None.
+        master: of Spark. The machines of a cluster must see the folder into which the flights arrive.
         quiet: print nothing.
 
     Raises:
-        InvalidInputError: the folder is not empty.
+        InvalidInputError: the folder, or the warehouse, is not empty.
         AnabranchError: a command failed or something did not happen in time; the message tells where the log is.
     """
     console = Console(stderr=quiet, quiet=quiet)
-    root = _empty(Path(folder)) if folder else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
+    is_url = keep is not None and "://" in keep
+    root = _empty(Path(keep)) if keep and not is_url else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
     started = time.monotonic()
-    story = _Story(root, days, console)
+    story = _Story(root, keep if is_url else None, days, master, console)
     with story.told():
         story.begin()
         story.go_wrong()
@@ -111,15 +110,24 @@ def _empty(folder: Path) -> Path:
 class _Story:
     """The paths of one run, and its chapters."""
 
-    def __init__(self, root: Path, days: int, console: Console) -> None:
+    def __init__(self, root: Path, warehouse: str | None, days: int, master: str, console: Console) -> None:
         self.root = root
-        self.warehouse = str(root / "warehouse")
+        self.warehouse = warehouse or str(root / "warehouse")
         self.lake: Lake = connect(self.warehouse)
+        if self.lake.databases():
+            raise InvalidInputError(
+                f"there are tables in {self.warehouse}, and the demo begins without",
+                hint="give --keep a place where nothing is.",
+            )
+        self.master = master
+        self.spark = ("--master", master, *_SPARK, *(() if master.startswith("local") else _SHARED))
         self.days = source.days_of(source.flights())[:days]
         self.flights = pa.concat_tables([rows for _, rows in self.days])
         self.airports = Airports.of_environment()
         topic = {} if self.airports is None else {TOPIC: self.airports.topic}
-        environment = {"ANABRANCH_WAREHOUSE": self.warehouse, **topic}
+        # On an object store, positions and state are kept beside this machine's copy of them.
+        checkpoints = {} if warehouse is None else {"ANABRANCH_CHECKPOINTS": str(root / "checkpoints")}
+        environment = {"ANABRANCH_WAREHOUSE": self.warehouse, **checkpoints, **topic}
         self.terminal = Terminal(console, root, environment)
         self.landing = root / "landing"
         self.feed = FlightFeed(self.days, self.landing, self.airports)
@@ -191,7 +199,7 @@ class _Story:
         run("create-savepoint", "demo.delays")
         run("create-branch", "demo.delays", "--name", "fix", "--tag", GOOD)
         correction = ("--job", "enrich-flights", "--branch", "fix", "--from-tag", GOOD)
-        self.correction = self.terminal.start("run", "jobs.py", *correction, unsaid=_SPARK, log="fix.log")
+        self.correction = self.terminal.start("run", "jobs.py", *correction, unsaid=self.spark, log="fix.log")
         self._wait(
             lambda: self._rows("demo.delays$branch_fix") >= 0.97 * self._rows("demo.delays"), self.correction
         )
@@ -223,7 +231,7 @@ class _Story:
             "\n[bold]4. Correct what came of it[/bold]: every table downstream, all of them at once"
         )
         self.terminal.run("cascade", "demo.delays", "--plan", "--jobs", "jobs.py")
-        self.terminal.run("cascade", "demo.delays", "--run", "--jobs", "jobs.py", "--yes", unsaid=_SPARK)
+        self.terminal.run("cascade", "demo.delays", "--run", "--jobs", "jobs.py", "--yes", unsaid=self.spark)
 
     def stream_on(self) -> None:
         """Restart the same pipeline, which continues with the corrected tables until the year is over."""
@@ -246,7 +254,7 @@ class _Story:
 
     def result(self, seconds: float) -> DemoResult:
         """Collect the final state, queried in SQL and checked against the source."""
-        answers = tuple(ask(self.warehouse, ALL, self.root / "questions.log"))
+        answers = tuple(ask(self.warehouse, ALL, self.root / "questions.log", self.master))
         (windy,) = (answer for answer in answers if answer.statement == LATE_IN_WIND)
         found = facts.rows(self.lake, self.flights, sum(windy.column("flights")))
         if self.airports is not None:
@@ -254,7 +262,7 @@ class _Story:
         return DemoResult(tuple(found), tuple(self.wrong), seconds, self.warehouse, answers)
 
     def _run(self, log: str) -> Program:
-        return self.terminal.start("run", *self.files, unsaid=_SPARK, log=log)
+        return self.terminal.start("run", *self.files, unsaid=self.spark, log=log)
 
     def _release(self, unit: str) -> None:
         """Change one line of jobs.py."""

@@ -1,4 +1,4 @@
-"""A command of the user that is run when something happens to a job: it fails, is given up, is stuck, or has recovered."""
+"""A command of the user that is run when something happens: a job fails, is stuck, or has recovered; a correction is published."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SECONDS = 60.0
 _MOST_WAITING = 100
 """Calls that wait for the one before; of a command that is too slow for what happens the others are left out."""
 
-Event = Literal["failing", "failed", "stuck", "recovered", "published"]
-"""``failing``: it will be tried again; ``failed``: it was given up, fenced, or lost its JVM."""
+Event = Literal["failing", "failed", "stuck", "recovered", "published", "undone"]
+"""``failing``: it will be tried again; ``failed``: a job was given up, fenced, or lost its JVM, or a correction is not published."""
 _Call = tuple[Mapping[str, str], str]
 """Variables of the environment, and what comes on standard input."""
 _GIVEN_UP = (State.FAILED, State.FENCED, State.LOST)
@@ -68,12 +68,28 @@ class Hook:
                 self.run(event, status.job, message, hint, asdict(status))
 
     def run(
-        self, event: Event, what: str, message: str | None, hint: str | None, values: Mapping[str, Any]
+        self,
+        event: Event,
+        what: str,
+        message: str | None,
+        hint: str | None,
+        values: Mapping[str, Any],
+        *,
+        kind: Literal["job", "table"] = "job",
     ) -> None:
-        """Run the command beside the caller, after the calls before it."""
+        """Run the command beside the caller, after the calls before it.
+
+        Args:
+            event: what happened.
+            what: to which job, or from which table on.
+            message: what is to be said of it.
+            hint: what to do next.
+            values: all that is known, for standard input.
+            kind: of what `what` names.
+        """
         said = {
             "ANABRANCH_EVENT": event,
-            "ANABRANCH_JOB": what,
+            f"ANABRANCH_{kind.upper()}": what,
             "ANABRANCH_MESSAGE": message or "",
             "ANABRANCH_HINT": hint or "",
         }

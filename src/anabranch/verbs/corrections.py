@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.errors import InvalidInputError
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.caller import Caller
+from anabranch.verbs.corrected import COLUMNS, Told, planned
+from anabranch.verbs.groups import CORRECTIONS, groups_made
 from anabranch.verbs.parameters import (
     AcceptEmptyState,
     ByHand,
     Conf,
-    DryRun,
     Hold,
     JobFiles,
     Master,
     MaxRestarts,
     Reason,
-    RequireAudit,
     settings,
 )
 from anabranch.verbs.special import Called, Confirm
-from anabranch.verbs.subject import TABLE_NAME, InLake
-from anabranch.verbs.verb import Group, argument, option, verb
+from anabranch.verbs.subject import TABLE_NAME
+from anabranch.verbs.verb import argument, option, verb
 
 if TYPE_CHECKING:
     from anabranch.cascade import CascadePlan, CascadeResult
@@ -32,24 +31,24 @@ if TYPE_CHECKING:
     from anabranch.kernel.replacement.group_result import GroupResult
     from anabranch.lake import Lake
 
-CORRECTIONS: Group = "Jobs and corrections"
-_COLUMNS = (
-    "table STRING, branch STRING, is_there BOOLEAN, fork BIGINT, is_empty BOOLEAN, bad STRING, anew BIGINT, rows BIGINT, "
-    "jobs STRING, problems STRING, notes STRING, done BOOLEAN, published BOOLEAN, group_number BIGINT, message STRING"
-)
-_GROUP = (
-    "group_number BIGINT, table STRING, branch STRING, replacement BIGINT, outcome STRING, made_millis BIGINT, "
-    "made_by STRING, reason STRING, undoes BIGINT"
-)
-_MADE = "group_number BIGINT, table STRING, branch STRING, replacement BIGINT"
 
 Plan = Annotated[
     bool, option("Only say what would be done, table by table; the default.", "--plan", sql=None)
 ]
 Run = Annotated[bool, option("Do it, and publish all tables at once.", "--run")]
+# Not in SQL: whoever sends statements must not run commands on the driver.
+HookCommand = Annotated[
+    str | None,
+    option(
+        "Run this when it is published, taken back or has failed; what happened is in ANABRANCH_EVENT.",
+        "--hook",
+        metavar="COMMAND",
+        sql=None,
+    ),
+]
 
 
-@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True, shows_itself=True)
+@verb(CORRECTIONS, "Lake.correct", columns=COLUMNS, changes=True, shows_itself=True)
 def correct(
     table: Annotated[str, TABLE_NAME],
     from_tag: Annotated[str, option("Tag of the table up to which it is right.", "--from-tag")],
@@ -70,6 +69,7 @@ def correct(
     master: Master = None,
     conf: Conf = None,
     reason: Reason = None,
+    hook: HookCommand = None,
     *,
     ask: Confirm,
     caller: Called,
@@ -85,10 +85,10 @@ def correct(
 
     if sum([plan, run, undo]) > 1:
         raise InvalidInputError("--plan, --run and --undo are different things", hint="give one of them.")
-    lake = caller.lake()
+    lake, told = caller.lake(), Told(table, hook)
     if undo:
         ask(f"take back the correction of {table} in all of its tables?")
-        return _undone(undo_correction(lake, table, from_tag, name=name, by=caller.by, reason=reason))
+        return told.undone(undo_correction(lake, table, from_tag, name=name, by=caller.by, reason=reason))
     if caller.is_of_sql and not jobs:
         raise InvalidInputError(
             f"'{table}' cannot be corrected without jobs",
@@ -96,7 +96,7 @@ def correct(
         )
     declared = _declared(caller, jobs, master if run else None, conf if run else None)
     if not run:
-        return _planned(plan_correction(lake, table, from_tag, declared, name=name), jobs)
+        return planned(plan_correction(lake, table, from_tag, declared, name=name), jobs)
     if not hold:
         ask(f"correct {table} and what was made from it, and publish it?")
     options = CascadeOptions(
@@ -111,11 +111,12 @@ def correct(
     def carry_out(lake: Lake, **how: Any) -> CascadeResult:
         return run_correction(lake, table, from_tag, declared, options, name=name, checks=checks, **how)
 
-    made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
-    return _corrected(made, jobs)
+    with told.of_errors():
+        made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
+    return told.corrected(made, jobs)
 
 
-@verb(CORRECTIONS, "Lake.correct", columns=_COLUMNS, changes=True, shows_itself=True)
+@verb(CORRECTIONS, "Lake.correct", columns=COLUMNS, changes=True, shows_itself=True)
 def cascade(
     table: Annotated[
         str | None,
@@ -145,6 +146,7 @@ def cascade(
     master: Master = None,
     conf: Conf = None,
     reason: Reason = None,
+    hook: HookCommand = None,
     *,
     ask: Confirm,
     caller: Called,
@@ -161,18 +163,18 @@ def cascade(
         raise InvalidInputError(
             "--plan, --run, --undo and --groups are different things", hint="give one of them."
         )
-    lake = caller.lake()
+    lake, told = caller.lake(), Told(table, hook)
     if groups:
         return groups_made(lake)
     if undo is not None or undone:
-        return _undo(lake, table, "last" if undo is None else undo, reason, ask, caller)
+        return told.undone(_undo(lake, table, "last" if undo is None else undo, reason, ask, caller))
     if table is None:
         raise InvalidInputError(
             "it is not said which table was corrected", hint="name it: cascade db.orders."
         )
     declared = _declared(caller, jobs, master if run else None, conf if run else None)
     if not run:
-        return _planned(plan_cascade(lake, table, declared), jobs)
+        return planned(plan_cascade(lake, table, declared), jobs)
     if not hold:
         ask(f"correct what was made from {table}, and publish it?")
     options = CascadeOptions(
@@ -184,8 +186,9 @@ def cascade(
     def carry_out(lake: Lake, **how: Any) -> CascadeResult:
         return run_cascade(lake, table, declared, options, **how)
 
-    made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
-    return _corrected(made, jobs)
+    with told.of_errors():
+        made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
+    return told.corrected(made, jobs)
 
 
 def planned_correction(warehouse: str, table: str, tag: str, files: Sequence[str]) -> CascadePlan:
@@ -203,7 +206,7 @@ def _undo(
     reason: str | None,
     ask: Callable[[str], None],
     caller: Caller,
-) -> Answer:
+) -> GroupResult:
     from anabranch.cascade import undo_cascade
 
     if number != "last" and not number.isdigit():
@@ -213,7 +216,7 @@ def _undo(
         )
     ask(f"take back group {number} in all of its tables?")
     group = None if number == "last" else int(number)
-    return _undone(undo_cascade(lake, group, table=table, by=caller.by, reason=reason))
+    return undo_cascade(lake, group, table=table, by=caller.by, reason=reason)
 
 
 def _declared(
@@ -260,129 +263,3 @@ def _on_spark(
         policy = Policy(most=max_restarts)
         runner = on_spark(stop, policy=policy, on_status=shown.update, on_event=shown.trace)
         return carry_out(connect(caller.warehouse, spark=session), runner=runner, stop=stop, tell=caller.say)
-
-
-def _planned(plan: CascadePlan, files: Sequence[str] | None) -> Answer:
-    from anabranch.cascade.telling import told_plan
-
-    return Answer(plan.to_dict(), told_plan(plan, files or ()), rows=_rows(plan, None))
-
-
-def _corrected(made: CascadeResult, files: Sequence[str] | None) -> Answer:
-    from anabranch.cascade.telling import told_result
-
-    is_left = not made.is_published and (made.failed or made.waiting is not None)
-    return Answer(
-        made.to_dict(),
-        told_result(made, files or ()),
-        rows=_rows(made.plan, made),
-        code=1 if is_left else 0,
-    )
-
-
-def _undone(made: GroupResult) -> Answer:
-    from anabranch.cascade.telling import told_group
-
-    rows = [
-        (name, one.branch, *(None,) * 9, False, False, made.number, "taken back") for name, one in made.tables
-    ]
-    return Answer(made, told_group(made), rows=rows)
-
-
-def _rows(plan: CascadePlan, made: CascadeResult | None) -> Iterable[tuple[Any, ...]]:
-    """Yield a row for each table, in the order in which they feed each other."""
-    from anabranch.system_tables.definition import as_json
-
-    messages = {} if made is None else {status.job: status.message for status in made.failed}
-    group = None if made is None or made.group is None else made.group.number
-    for step in plan.steps:
-        failed = [f"job '{p.job}': {messages[p.job]}" for p in step.jobs if p.job in messages]
-        waits = made is not None and made.waiting == step
-        message = "; ".join(failed) or ("it has to be made by hand before it goes on" if waits else None)
-        parts = [asdict(part) for part in step.jobs]
-        yield (
-            *(step.table, step.branch, step.is_there, step.fork, step.is_empty, as_json(step.bad)),
-            *(step.anew, step.rows, as_json(parts), as_json(step.problems), as_json(step.notes)),
-            made is not None and step.table in made.done,
-            made is not None and made.is_published,
-            *(group, message),
-        )
-
-
-# Groups of replacements
-
-
-@verb(CORRECTIONS, "Lake.groups", columns=_GROUP)
-def groups(lake: InLake) -> Answer:
-    """List what was published in several tables at once."""
-    return groups_made(lake)
-
-
-def groups_made(lake: Lake) -> Answer:
-    """Return the replacements in several tables at once, oldest first, as an answer."""
-    from anabranch.cascade.telling import told_groups
-
-    found = lake.groups()
-    rows = [
-        (group.number, *member, group.outcome, group.made_millis, group.made_by, group.reason, group.undoes)
-        for group in found
-        for member in group.tables
-    ]
-    return Answer(found, told_groups(found), rows=rows)
-
-
-@verb(CORRECTIONS, "Lake.replace_group", columns=_MADE, changes=True)
-def replace_group(
-    lake: InLake,
-    branches: Annotated[
-        list[str],
-        argument(
-            "Tables, each with the branch that is to be its main; with commas between them in SQL.",
-            "DB.TABLE=BRANCH...",
-        ),
-    ],
-    wait: Annotated[
-        str | None, option("Wait so long until the branches have caught up, such as '10 min'.")
-    ] = None,
-    force: Annotated[bool, option("Go on although a check found something.", "--force")] = False,
-    require_audit: RequireAudit = None,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    *,
-    ask: Confirm,
-    caller: Called,
-) -> Answer:
-    """Put branches in the place of main in several tables at once: readers see all of them, or none."""
-    wanted = settings([pair for text in branches for pair in text.split(",")])
-    ask(f"put branches in the place of main of {', '.join(wanted)}?")
-    made = lake.replace_group(
-        wanted,
-        wait=wait,
-        force=force,
-        require_audit=require_audit,
-        by=caller.by,
-        reason=reason,
-        dry_run=dry_run,
-    )
-    return Answer(made, str(made), rows=_members(made))
-
-
-@verb(CORRECTIONS, "Lake.undo_group", columns=_MADE, changes=True)
-def undo_group(
-    lake: InLake,
-    number: Annotated[
-        int | None, option("Of the group; the last one that was not taken back if left out.")
-    ] = None,
-    reason: Reason = None,
-    *,
-    ask: Confirm,
-    caller: Called,
-) -> Answer:
-    """Take back a replacement of main that was made in several tables at once."""
-    ask(f"take back group {'last' if number is None else number} in all of its tables?")
-    made = lake.undo_group(number, by=caller.by, reason=reason)
-    return Answer(made, str(made), rows=_members(made))
-
-
-def _members(made: GroupResult) -> list[tuple[Any, ...]]:
-    return [(made.number, name, one.branch, one.number) for name, one in made.tables]

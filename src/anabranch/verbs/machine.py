@@ -113,12 +113,18 @@ def doctor(
 @verb(MACHINE, "", shows_itself=True)
 def demo(
     days: Annotated[int, option("How many days of flights to stream.", min=2, max=365)] = 365,
-    keep: Annotated[str | None, option("Folder to keep the demo's warehouse in.")] = None,
+    keep: Annotated[
+        str | None,
+        option("Where to keep the demo's warehouse: an empty folder, or a URL of an object store."),
+    ] = None,
+    master: Annotated[
+        str, option("Spark master; a cluster's machines must see this one's files.")
+    ] = "local[2]",
     *,
     caller: Called,
 ) -> Answer:
     """A stream of real flights goes wrong, is corrected on a branch and put in place while it runs; every row is checked."""
     from anabranch.demo.story import run_demo
 
-    facts = run_demo(days=days, folder=keep, quiet=caller.wants_values)
+    facts = run_demo(days=days, keep=keep, master=master, quiet=caller.wants_values)
     return Answer(facts, code=0 if facts.correct else 1)

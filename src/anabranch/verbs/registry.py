@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from anabranch.errors import InvalidInputError, NotFoundError, nearest
-from anabranch.verbs import branches, corrections, jobs, lineage, machine, moments, rows, tables, upkeep
+from anabranch.verbs import branches, corrections, groups, jobs, lineage, machine, moments, rows, tables, upkeep
 from anabranch.verbs.caller import Caller
 from anabranch.verbs.verb import VERBS, Group, Verb
 
 __all__ = ["MODULES", "PROCEDURES", "VERBS", "call", "in_order", "procedure"]
 
-MODULES = (tables, rows, branches, moments, jobs, corrections, lineage, upkeep, machine)
+MODULES = (tables, rows, branches, moments, jobs, corrections, groups, lineage, upkeep, machine)
 """Where the verbs are, the most used first."""
 PROCEDURES: dict[str, Verb] = {one.sql_name: one for one in VERBS.values() if one.columns is not None}
 
 
 def in_order() -> list[Verb]:
     """Return all verbs as help lists them: by groups, the most used first."""
-    groups, modules = get_args(Group), [module.__name__ for module in MODULES]
+    titles, modules = get_args(Group), [module.__name__ for module in MODULES]
 
     def place(one: Verb) -> tuple[int, int]:
         own = one.function.__module__
-        return groups.index(one.group), modules.index(own) if own in modules else len(modules)
+        return titles.index(one.group), modules.index(own) if own in modules else len(modules)
 
     return sorted(VERBS.values(), key=place)
 
