@@ -507,7 +507,9 @@ def test_what_a_late_writer_left_where_history_has_expired_is_no_moment(table, l
         table.append(rows(row, 1))
     table.expire_snapshots(retain_max=6, retain_min=1)
     assert table.context.snapshots.ids() == [10, 11, 12, 13, 14, 15]
-    late = replace(table.context.snapshots.find(11), id=left, uuid=None, properties={PARENT_PROPERTY: "0" * 32})
+    late = replace(
+        table.context.snapshots.find(11), id=left, uuid=None, properties={PARENT_PROPERTY: "0" * 32}
+    )
     table.context.storage.put(table.context.layout.snapshot_path(left), late.to_json())
     fresh = _fresh(table)
     for name, use in {

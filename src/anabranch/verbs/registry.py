@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from anabranch.errors import InvalidInputError, NotFoundError, nearest
-from anabranch.verbs import branches, corrections, groups, jobs, lineage, machine, moments, rows, tables, upkeep
+from anabranch.verbs import (
+    branches,
+    corrections,
+    groups,
+    jobs,
+    lineage,
+    machine,
+    moments,
+    rows,
+    tables,
+    upkeep,
+)
 from anabranch.verbs.caller import Caller
 from anabranch.verbs.verb import VERBS, Group, Verb
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.values import Timestamp, parse_timestamp, to_value
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import has_expired
 from anabranch.kernel.log.main_versions import check_unambiguous, located_options
