@@ -12,7 +12,7 @@ from tests.support.tables import rows
 from tests.ui.browser import accessibility, browsing, need_browser, settle, show, visiting
 from tests.ui.conftest import serving
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 
 JOBS = """
 import anabranch
@@ -54,6 +54,12 @@ def values(folder, table="db.clean"):
     return sorted((row["id"], row["v"]) for row in found)
 
 
+def branch_of(folder, table):
+    """The branch that the correction writes to, which is the only one."""
+    (name,) = anabranch.connect(str(folder / "w")).table(table).branches()
+    return f"{table}$branch_{name}"
+
+
 def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
     need_browser()
     wrong = values(spoilt)
@@ -74,15 +80,23 @@ def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
         seen.get_by_label("Yes, change main of 2 tables: db.orders, db.clean").check()
         start.click()
         seen.get_by_role("status").filter(has_text="running").wait_for()
-        seen.wait_for_timeout(8_000)
+        said = seen.get_by_label("What it says")
+        said.filter(has_text="db.clean: running clean").wait_for(timeout=900_000)
+        # One table is made again by now, of the other nothing.
         os.kill(server.site.actions.process_id, signal.SIGKILL)
+        seen.get_by_role("status").filter(has_text="ended with -9").wait_for()
         seen.get_by_text("Start it again").wait_for()
-        assert values(spoilt) == wrong
+        assert said.inner_text().count("begins with snapshot") == 2
+        assert values(spoilt) == wrong, "no main changes before all of them"
+        seen.locator(".steps .badge", has_text="begun").nth(1).wait_for()
+        assert values(spoilt, branch_of(spoilt, "db.orders")) == [(i, f"v{i}-right") for i in range(6)]
+        assert accessibility(seen) == []
 
         seen.get_by_label("Yes, change main of 2 tables: db.orders, db.clean").check()
         start.click()
         seen.get_by_role("status").filter(has_text="running").wait_for()
         seen.get_by_role("status").filter(has_text="done").wait_for(timeout=900_000)
+        assert "begins with snapshot" not in said.inner_text(), "it went on where it was"
         assert values(spoilt) == [(i, f"V{i}-RIGHT") for i in range(6)]
 
         seen.get_by_role("heading", name="4. Published").wait_for()

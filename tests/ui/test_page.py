@@ -198,6 +198,36 @@ def test_what_is_written_shows_by_itself(browser, tmp_path):
         seen.locator(".fact dd", has_text="7").first.wait_for()
 
 
+HIDE = """hidden => {
+  Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.mark.long
+def test_a_tab_that_nobody_looks_at_rests_and_then_has_what_was_written_meanwhile(browser, tmp_path):
+    """Browsers allow six connections to a server: six tabs that wait for changes would leave none for a seventh."""
+    from tests.support.tables import make_table, rows
+    from tests.ui.conftest import serving
+
+    table = make_table(tmp_path / "w")
+    table.append(rows(0, 3))
+    with serving(tmp_path / "w") as server, visiting(browser, server) as seen:
+        asked = []
+        seen.on("request", lambda request: asked.append(request.url))
+        for address in ("#/table/db.t", "#/"):
+            show(seen, address)
+            seen.get_by_text("live").wait_for()
+            seen.evaluate(HIDE, True)
+            seen.wait_for_timeout(1_000)
+            asked.clear()
+            count = table.append(rows(10, 4)).total_record_count
+            seen.wait_for_timeout(3_000)
+            assert [url for url in asked if "events" in url or "facts" in url or "trend" in url] == []
+            seen.evaluate(HIDE, False)
+            seen.locator(".fact dd", has_text=str(count)).first.wait_for()
+
+
 @pytest.mark.long
 def test_hostile_texts_are_shown_as_text(browser, tmp_path):
     import pyarrow as pa
