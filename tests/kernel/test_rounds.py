@@ -59,10 +59,10 @@ def test_a_plan_of_an_open_table_takes_two_rounds(far):
     assert far.rounds(lambda: table.scan().plan()) <= 2
 
 
-def test_an_append_to_an_open_table_takes_eight_rounds(far):
+def test_an_append_to_an_open_table_takes_five_rounds(far):
     table = far.lake.table("db.t")
     table.append(ROW)
-    assert far.rounds(lambda: table.append(ROW)) <= 8
+    assert far.rounds(lambda: table.append(ROW)) <= 5
 
 
 def test_a_history_is_read_side_by_side_the_further_it_is_read(far):

@@ -42,6 +42,13 @@ def batches_of(data: Any, fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
         raise unknown(data)
 
 
+def is_held(data: Any) -> bool:
+    """Whether all rows are in memory, as `batches_of` takes them, and can be read again."""
+    if isinstance(data, list | tuple):
+        return all(isinstance(item, Mapping | pa.Table | pa.RecordBatch) for item in data)
+    return isinstance(data, pa.Table | pa.RecordBatch | pl.DataFrame) or is_pandas(data)
+
+
 def _items(items: Iterator[Any], fields: Sequence[Field]) -> Iterator[pa.RecordBatch]:
     for first in items:
         if isinstance(first, Mapping):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal
 
 from anabranch.arrow.convert import convert
 from anabranch.arrow.incoming import incoming
+from anabranch.arrow.sources import is_held
 from anabranch.arrow.table_write import Writer
 from anabranch.engine import WritesFrames, WrittenRows
 from anabranch.errors import (
@@ -28,10 +30,11 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, commit
+from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, Seen, commit
 from anabranch.kernel.commit.watermark import Claim, claim
 from anabranch.kernel.commit.write_load import WriteLoad, load_warning
 from anabranch.kernel.log.identity import CommitIdentity
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import carried_over
@@ -204,7 +207,7 @@ class Writing(TableView):
         )
         return self._commit(request, None)
 
-    def _commit(self, request: CommitRequest, rows: Handed | None) -> Committed:
+    def _commit(self, request: CommitRequest, rows: Handed | None, seen: Seen | None = None) -> Committed:
         """Commit a request, with the lineage of the object whose rows these are."""
         self._check_unpinned()
         is_asked = _has_rows(request.action) and LINEAGE_PROPERTY not in request.properties
@@ -217,7 +220,7 @@ class Writing(TableView):
             said = outside_of_jobs(self, rows)
         if said:
             request = replace(request, properties={**request.properties, **said})
-        committed = self._committed(request)
+        committed = self._committed(request, seen)
         if job is not None and taken is not None:
             job.committed(self._context.branch_uuid, taken)
         self._last = committed.snapshot or self._last
@@ -232,11 +235,12 @@ class Writing(TableView):
         context = self._follow()
         return Alter(context, context.schemas.latest())
 
-    def _committed(self, request: CommitRequest) -> Committed:
+    def _committed(self, request: CommitRequest, seen: Seen | None) -> Committed:
         while True:
             try:
-                return commit(self._context, request, known_head=self._last)
+                return commit(self._context, request, known_head=self._last, seen=seen)
             except SealedBranchError:
+                seen = None
                 sealed, action = self._context, request.action
                 if not request.identity.is_batch or not isinstance(action, Append | Overwrite):
                     raise
@@ -246,8 +250,51 @@ class Writing(TableView):
                 request = replace(request, action=replace(action, messages=messages))
 
     def _write(self, data: Any, action: Any) -> Snapshot:
+        beside = self._written_beside(data)
+        if beside is not None:
+            return self._publish(data, action, *beside)
         writer = self.writer()
         return self._publish(data, action, writer, self._files_of(data, data, writer))
+
+    def _written_beside(self, data: Any) -> tuple[Writer, WrittenRows, Seen | None] | None:
+        """Write rows while a store that is far away is asked whether main and its schema are as they were.
+
+        The newest snapshot is asked for as well. If this view committed it, nobody else seems to write, so the commit can
+        build on it at once; among several writers what was found before the rows were written is soon out of date.
+
+        None if nothing is known yet, or is different now, or the rows could not be written again then: no file is left.
+        """
+        context, last = self._context, self._last
+        schema = context.schemas.known
+        if not context.storage.is_far or schema is None or last is None or not is_held(data):
+            return None
+        self._check_unpinned()
+        check_writable(schema, path=context.layout.schema_path(schema.id))
+        writer = Writer.of(context, schema, self._options)
+        began = context.runtime.clock.now_millis()
+        with reading(context.storage) as begin:
+            followed, latest = begin(self._follow), begin(context.schemas.latest)
+            newest = begin(partial(context.snapshots.head, last, strict=True))
+            try:
+                written = self._files_of(data, data, writer)
+            except AnabranchError:
+                if followed() is context and latest() is schema:
+                    raise
+                return None
+            try:
+                is_as_known = followed() is context and latest() is schema
+            except AnabranchError:
+                writer.abort(written.messages)
+                raise
+            if not is_as_known:
+                writer.abort(written.messages)
+                return None
+            try:
+                head = newest()
+            except AnabranchError:
+                head = None  # the commit looks again, and says so
+        is_alone = head is not None and head.stamp == last.stamp
+        return writer, written, Seen(head, schema, began) if is_alone else None
 
     def _append_merging(self, data: Any) -> Snapshot:
         """Append rows after adding the columns that they need to the schema."""
@@ -298,7 +345,9 @@ class Writing(TableView):
             _LOG.warning(warning)
         return written
 
-    def _publish(self, data: Any, action: Any, writer: Writer, written: WrittenRows) -> Snapshot:
+    def _publish(
+        self, data: Any, action: Any, writer: Writer, written: WrittenRows, seen: Seen | None = None
+    ) -> Snapshot:
         """Commit the files with the rows of `data`."""
         messages = written.messages
         rows = Handed((data.read_from(),), is_whole=True) if isinstance(data, Rows) else handed(data)
@@ -306,7 +355,7 @@ class Writing(TableView):
         try:
             identity = CommitIdentity.batch(self._context.runtime)
             request = CommitRequest(action(messages), identity, written.origin, watermark)
-            committed = self._commit(request, rows)
+            committed = self._commit(request, rows, seen)
         except NOT_PUBLISHED:
             writer.abort(messages)  # after any other error files stay
             raise

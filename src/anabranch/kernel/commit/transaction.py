@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 from anabranch.errors import (
     AnabranchError,
@@ -56,6 +57,8 @@ from anabranch.options import (
     COMMIT_TIMEOUT,
 )
 
+_FRESH_MILLIS: Final = 2_000
+
 NOT_PUBLISHED = (
     *(CommitConflictError, CommitRetriesExhaustedError, SealedBranchError),
     *(CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError),
@@ -76,6 +79,24 @@ class CommitRequest:
     """A snapshot known to be older than this commit, where the search for a repetition may stop."""
     pin: str | None = None
     """Path of the tag that holds the files which the commit brings back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest snapshot and schema of a branch as its writer found them a moment ago, beside its other work.
+
+    An attempt on them is one of a writer that was slow between reading its base and going on. Which is always possible:
+    where anything came in between, the put of the snapshot or the look at its parent finds it.
+    """
+
+    head: Snapshot | None
+    schema: TableSchema | None
+    millis: int
+    """When the search for them began."""
+
+    def is_fresh(self, now_millis: int) -> bool:
+        """Whether so little time has passed that an attempt on them is worth it."""
+        return 0 <= now_millis - self.millis <= _FRESH_MILLIS
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +140,20 @@ class _Patience:
         self.context.runtime.sleeper.sleep(ceiling * self.context.runtime.ids.jitter() / 1000)
 
 
-def commit(context: TableContext, request: CommitRequest, *, known_head: Snapshot | None = None) -> Committed:
+def commit(
+    context: TableContext,
+    request: CommitRequest,
+    *,
+    known_head: Snapshot | None = None,
+    seen: Seen | None = None,
+) -> Committed:
     """Commit the change exactly once.
 
     Args:
         context: the branch to change.
         request: the change.
         known_head: a snapshot seen before, where the search for the newest begins.
+        seen: what was the newest a moment ago, for the first attempt; None to look.
 
     Raises:
         CommitConflictError: the change cannot be made on what is there now; nothing was published.
@@ -137,22 +165,31 @@ def commit(context: TableContext, request: CommitRequest, *, known_head: Snapsho
     """
     attempts = Attempts(context, request.identity, request.properties, request.watermark, request.pin)
     try:
-        return _commit(context, request, attempts, known_head)
+        return _commit(context, request, attempts, known_head, seen)
     finally:
         attempts.give_up()
 
 
 def _commit(
-    context: TableContext, request: CommitRequest, attempts: Attempts, known: Snapshot | None
+    context: TableContext,
+    request: CommitRequest,
+    attempts: Attempts,
+    known: Snapshot | None,
+    seen: Seen | None,
 ) -> Committed:
     patience: _Patience | None = None
     head = known
     while True:
-        with reading(context.storage) as begin:
-            newest = begin(partial(context.snapshots.head, head, strict=True))
-            schema = begin(context.schemas.latest)
-            head = newest()
-            base = _base(context, head, known, schema())
+        if seen is not None and seen.is_fresh(context.runtime.clock.now_millis()):
+            head = seen.head
+            base = _base(context, head, known, seen.schema)
+        else:
+            with reading(context.storage) as begin:
+                newest = begin(partial(context.snapshots.head, head, strict=True))
+                schema = begin(context.schemas.latest)
+                head = newest()
+                base = _base(context, head, known, schema())
+        seen = None
         made = find_commit(context, request.identity, head, request.floor)
         if made is not None:
             snapshot = _snapshot_of(context, made)

@@ -6,6 +6,8 @@ trip takes tens of milliseconds. `each` and `stream` run `AT_ONCE` calls at a ti
 `reading` is for requests that do not depend on each other's answers. On a store that is far away all of them are made
 at once; on one that is near, each when its answer is asked for, in the order in which they are asked for. So whoever
 uses it must be right in both orders, and says why.
+
+`afterwards` is for what nobody has to wait for: it must be as harmless to do it late as not to do it at all.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, islice
+from threading import Thread
 from typing import Final, Protocol, TypeVar
 
 from anabranch.storage.protocol import Storage
@@ -86,6 +89,17 @@ def reading(storage: Storage) -> Iterator[Reading]:
         yield lambda ask: pool.submit(ask).result
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def afterwards(work: Callable[[], None], *, at: Storage) -> None:
+    """Do work of a few requests that may as well not be done: beside the caller if the store is far, else now.
+
+    The process does not end before it is done.
+    """
+    if at.is_far:
+        Thread(target=work, name="afterwards").start()
+    else:
+        work()
 
 
 def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:

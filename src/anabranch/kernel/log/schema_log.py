@@ -76,6 +76,11 @@ class SchemaLog:
         infos = self._storage.list(self._layout.schema_folder)
         return sorted(i for info in infos if (i := schema_id_of(info.path)) is not None)
 
+    @property
+    def known(self) -> TableSchema | None:
+        """The schema that was the newest when it was looked for last; None if it never was."""
+        return None if self._newest is None else self._known.get(self._newest)
+
     def latest(self) -> TableSchema | None:
         """Return the schema with the highest id, or None where there is no table."""
         if self._newest is None:

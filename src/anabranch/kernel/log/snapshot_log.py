@@ -42,7 +42,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.chain import is_built_on
 from anabranch.kernel.log.manifest_store import ManifestStore
-from anabranch.kernel.log.parallel import Reading, reading, stream
+from anabranch.kernel.log.parallel import Reading, afterwards, reading, stream
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.removals import is_after_removed, was_removed
 from anabranch.storage.protocol import Storage
@@ -413,10 +413,18 @@ class SnapshotLog:
         """Update the LATEST hint; failing to write it is not an error.
 
         A later committer may have written its own before. A late one notices that, and never moves it back: a hint that
-        names an older snapshot would hide that the newest was deleted.
+        names an older snapshot would hide that the newest was deleted. That look may come after the call has returned:
+        a process that dies before it leaves the same.
         """
         try:
             self._put_hint(snapshot_id)
+        except AnabranchError:
+            return
+        afterwards(partial(self._move_hint_on, snapshot_id), at=self._storage)
+
+    def _move_hint_on(self, snapshot_id: int) -> None:
+        """Name the snapshots above the hinted one that were committed before the hint was written."""
+        try:
             while self.is_there(snapshot_id + 1):
                 snapshot = self.find(snapshot_id)
                 if snapshot is None or self._following(snapshot) is None:
