@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from anabranch.errors import InvalidInputError
+from anabranch.format.records.layout import numbered_id
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored
@@ -21,6 +22,9 @@ from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.parallel import each
 
 _FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
+
+NOTES_PREFIX: Final = "NOTES-"
+"""File name prefix of what a merge has found for later ones."""
 
 
 class Choice(StrEnum):
@@ -104,6 +108,8 @@ class MergeLog:
     records: Mapping[int, MergeRecord] = field(default_factory=dict)
     """By number, ascending."""
     ends: Mapping[int, MergeEnd] = field(default_factory=dict)
+    noted: tuple[int, ...] = ()
+    """Numbers of the merges that have left notes for later ones: see `anabranch.kernel.provenance.notes`."""
 
     @property
     def under_way(self) -> list[MergeRecord]:
@@ -117,11 +123,14 @@ class MergeLog:
 
 def merge_log(branch: TableContext) -> MergeLog:
     """Read the records of a branch's merges. Raises `CorruptTableError`."""
+    infos = [*branch.storage.list(branch.layout.branch_root)]
     found = [
         (int(match[1]), match[2] is not None, info.path)
-        for info in branch.storage.list(branch.layout.branch_root)
+        for info in infos
         if (match := _FILE.fullmatch(info.path.rpartition("/")[2])) is not None
     ]
+    names = (info.path.rpartition("/")[2] for info in infos)
+    noted = sorted(number for name in names if (number := numbered_id(name, NOTES_PREFIX)) is not None)
     contents = each(lambda file: _content(branch, file[2]), sorted(found), at=branch.storage)
     records, ends = {}, {}
     for (number, is_end, path), data in zip(sorted(found), contents, strict=True):
@@ -129,7 +138,7 @@ def merge_log(branch: TableContext) -> MergeLog:
             ends[number] = MergeEnd.from_json(data, path=path)
         else:
             records[number] = MergeRecord.from_json(data, path=path)
-    return MergeLog(records, ends)
+    return MergeLog(records, ends, tuple(noted))
 
 
 def _content(branch: TableContext, path: str) -> bytes:

@@ -17,6 +17,7 @@ from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles, Young
 from anabranch.kernel.provenance.classify import ChangeKind
 from anabranch.kernel.provenance.foreign import foreign_files
+from anabranch.kernel.provenance.notes import Notes
 from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
 from anabranch.kernel.scan.partitions import PartitionKey, partition_text
 
@@ -24,15 +25,19 @@ from anabranch.kernel.scan.partitions import PartitionKey, partition_text
 class BranchSide:
     """One snapshot of a branch as a merge source."""
 
-    def __init__(self, branch: TableContext, head: Snapshot, log: MergeLog) -> None:
+    def __init__(
+        self, branch: TableContext, head: Snapshot, log: MergeLog, notes: Notes | None = None
+    ) -> None:
         """Initialize without reading anything.
 
         Args:
             branch: the branch.
             head: its snapshot to merge.
             log: its merges before.
+            notes: what an earlier merge found.
         """
-        self.files = BranchFiles(branch, head)
+        self._notes = notes or Notes()
+        self.files = BranchFiles(branch, head, self._notes)
         self._branch = branch
         self._fork = fork_of(branch)
         self._head = head
@@ -78,7 +83,7 @@ class BranchSide:
             besides=self._born_until(taken.id),
         )
         young = self.files.after(taken.id, schema)
-        foreign = foreign_files(found.main, young, self._fork.branch_uuid)
+        foreign = foreign_files(found.main, young, self._fork.branch_uuid, self._notes.added)
         cases = [
             Case(
                 key,

@@ -8,7 +8,8 @@
    was there collides with it and looks again. One that came in between has not, so then this merge is given up.
 5. One snapshot is committed to main under the user ``merge:<branch uuid>`` and the identifier k, planned anew on each
    state that it meets. It brings the merged schema, if that is another.
-6. What it made is pinned on main, and ``MERGE-<k>.done`` says which snapshot it is.
+6. What it made is pinned on main, and ``MERGE-<k>.done`` says which snapshot it is. What was read of both sides is kept
+   for the next merge: see `notes`.
 
 A process that finds an unfinished k looks for its snapshot after M. If there is none, it carries out k under the same
 identity, if that is the merge it was asked for; else it takes its place with an empty snapshot, so that
@@ -58,6 +59,7 @@ from anabranch.kernel.merge.fence_snapshot import fence_on_top, put_fence
 from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
 from anabranch.kernel.merge.result import MergeResult, merged_partitions
 from anabranch.kernel.merge.standing import end_of
+from anabranch.kernel.provenance.notes import find_notes
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import past_since
 
@@ -195,7 +197,10 @@ class _Merging:
         return branch, head
 
     def _planner(self, branch: TableContext, head: Snapshot, log: MergeLog, schema_id: int) -> MergePlanner:
-        return MergePlanner(branch, head, log, self.wishes, schema_id=schema_id, overlap=self.overlap)
+        notes = find_notes(branch, log.noted)
+        return MergePlanner(
+            *(branch, head, log, self.wishes), schema_id=schema_id, overlap=self.overlap, notes=notes
+        )
 
     # Merges that others began
 
@@ -211,7 +216,8 @@ class _Merging:
             record.head.stamp,
             fence_on_top(branch, record, head),
         ):
-            before = MergeLog({k: r for k, r in log.records.items() if k < record.number}, log.ends)
+            earlier = {k: r for k, r in log.records.items() if k < record.number}
+            before = MergeLog(earlier, log.ends, log.noted)
             planner = self._planner(branch, record.head, before, record.schema_id)
             return self._carry_out(branch, record, planner)
         self._give_up(branch, record)
@@ -297,6 +303,7 @@ class _Merging:
         put_end(branch, end_of(self.main, made))
         if is_marker(made):
             return None
+        planner.keep_notes(record.number)
         changes = _schema_changes(self.main, before, made)
         return MergeResult(
             self.name, made, record.number, merged_partitions(self.main, made), schema_changes=changes

@@ -8,10 +8,12 @@ both are planned here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import ManifestEntry
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
@@ -27,7 +29,8 @@ from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
 from anabranch.kernel.merge.standing import Standing, descent_conflict, standing_of
-from anabranch.kernel.provenance.classify import ChangeKind
+from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
+from anabranch.kernel.provenance.notes import Notes, keep_notes
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import Past, counting, past_since
 from anabranch.kernel.provenance.sides import Side
@@ -122,6 +125,7 @@ class MergePlanner:
         *,
         schema_id: int,
         overlap: SourceOverlap | None = None,
+        notes: Notes | None = None,
     ) -> None:
         """Initialize without reading anything.
 
@@ -132,6 +136,7 @@ class MergePlanner:
             wishes: the choices where both sides changed a partition.
             schema_id: the branch's schema to merge.
             overlap: finds events that both sides have; None if not known.
+            notes: what an earlier merge of the branch found.
         """
         self._branch = branch
         self._fork = fork_of(branch)
@@ -140,14 +145,34 @@ class MergePlanner:
         self._wishes = wishes
         self._schema_id = schema_id
         self._overlap = overlap
-        self._side = BranchSide(branch, head, log)
-        self._main: Past | None = None
+        self._notes = notes or Notes()
+        self._side = BranchSide(branch, head, log, self._notes)
+        self._main: Past | None = self._notes.of_main
+        self._on: TableContext | None = None
+        self._marks: MarksReader | None = None
 
     def origin_of(self, plan: MergePlan, origin: Origin) -> Mapping[str, str]:
         """Return the lineage properties of a merge's snapshot; empty if it adds no files."""
         if plan.taken is None or not plan.entries:
             return {}
         return origin(self._branch, plan.taken, self._head, plan.commits)
+
+    def keep_notes(self, number: int) -> None:
+        """Keep what was found, once merge `number` is done, for the next merge of the branch. It is no loss if it fails."""
+        if self._main is None or self._on is None:
+            return
+        files = self._side.files
+        with suppress(AnabranchError):
+            keep_notes(
+                self._branch,
+                number,
+                self._notes,
+                main=self._on,
+                past=self._main,
+                own=files.past,
+                born=files.born,
+                replaces=self._log.noted,
+            )
 
     def plan(self, base: Base) -> MergePlan:
         """Plan the merge on a state of main.
@@ -157,8 +182,12 @@ class MergePlanner:
             UnsupportedFeatureError: one side uses an unsupported feature.
         """
         assert base.snapshot is not None, "main has the snapshot that the branch began with"
+        if self._marks is None or self._on != base.context:
+            self._on, self._marks = base.context, MarksReader(base.context, self._notes.marks)
         self._main = past_since(base.context, base.snapshot, self._fork.snapshot, known=self._main)
-        found = standing_of(base.context, self._main, self._branch, self._log, self._side.files.born)
+        found = standing_of(
+            base.context, self._main, self._branch, self._log, self._side.files.born, marks_by=self._marks
+        )
         if found is None:
             return MergePlan((_merged_meanwhile(self._branch.title),))
         refusal = descent_conflict(base.context, self._branch, found)

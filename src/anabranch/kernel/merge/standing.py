@@ -19,7 +19,7 @@ from anabranch.kernel.log.merge_facts import merge_facts
 from anabranch.kernel.log.merge_record import MergeEnd, MergeLog
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.provenance.births import Births, live_names
-from anabranch.kernel.provenance.classify import MergeMade
+from anabranch.kernel.provenance.classify import MarksReader, MergeMade
 from anabranch.kernel.provenance.past import Past, counting, rolled_back_to
 from anabranch.kernel.provenance.sides import Names, Side, keyed, live_names_of, side_of
 from anabranch.kernel.scan.partitions import PartitionKey
@@ -51,23 +51,30 @@ class Standing:
 
 
 def standing_of(
-    main: TableContext, past: Past, branch: TableContext, log: MergeLog, born: Births
+    main: TableContext,
+    past: Past,
+    branch: TableContext,
+    log: MergeLog,
+    born: Births,
+    *,
+    marks_by: MarksReader | None = None,
 ) -> Standing | None:
     """Compute the merge state of a branch; None if the log of its merges is older than that state of main.
 
     Args:
         main: the main branch.
-        past: its remaining snapshots since the fork.
+        past: its remaining or noted snapshots since the fork.
         branch: the branch.
         log: its merges.
         born: births of the branch's files.
+        marks_by: reader that knows the changes of some of main's snapshots.
 
     Raises `CorruptTableError` if something cannot be read.
     """
     fork = fork_of(branch)
     if not (past.reaches_base or past.base_is_other or is_in_past(main, fork.snapshot)):
         past = replace(past, base_is_other=True)  # it is not expired: this main never had it
-    side = side_of(main, branch, past, fork.snapshot)
+    side = side_of(main, branch, past, fork.snapshot, marks_by=marks_by)
     merges = {made.number: _end_of(side, log, made) for made in side.merges}
     unsure: list[SnapshotRef] = []
     for number, end in log.ends.items():

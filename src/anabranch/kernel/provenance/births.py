@@ -77,7 +77,13 @@ class Births:
 
 
 def births(
-    branch: TableContext, head: Snapshot, carried: Recorded | None = None, *, past: Past | None = None
+    branch: TableContext,
+    head: Snapshot,
+    carried: Recorded | None = None,
+    *,
+    past: Past | None = None,
+    noted: Mapping[str, Birth] | None = None,
+    followed: int = 0,
 ) -> Births:
     """Compute when the rows of a branch's files were first appended, up to its snapshot `head`.
 
@@ -87,6 +93,8 @@ def births(
         carried: called, if older snapshots have expired, for the births that were recorded before. Files without
             a record whose rows are not from the fork snapshot may have any age up to then.
         past: history of `head` since the fork, if already known.
+        noted: births as of a snapshot of that history.
+        followed: number of snapshots of that history, from its beginning, which they are the result of.
 
     Raises `InvalidInputError` for a branch that another engine made.
     """
@@ -96,6 +104,8 @@ def births(
     known: dict[str, Birth] = {}
     older = begun
     snapshots = past.snapshots
+    if past.reaches_base and noted is not None and followed:
+        known, snapshots = dict(noted), snapshots[followed:]
     if not past.reaches_base:
         oldest = snapshots[0] if snapshots else head
         older = Birth(begun.first, oldest.id)

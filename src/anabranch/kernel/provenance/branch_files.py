@@ -15,6 +15,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.provenance.births import Births, births
 from anabranch.kernel.provenance.carry import carried_births
+from anabranch.kernel.provenance.notes import Notes
 from anabranch.kernel.provenance.past import Past, past_since
 from anabranch.kernel.scan.partitions import PartitionKey, keys_of_rows
 from anabranch.lazy import lazy
@@ -36,17 +37,27 @@ class BranchFiles:
 
     branch: TableContext
     head: Snapshot
+    notes: Notes = field(default_factory=Notes)
+    """What an earlier merge found in its past."""
 
     @lazy
     def past(self) -> Past:
-        """The branch's retained snapshots since its fork."""
-        return past_since(self.branch, self.head, fork_of(self.branch).snapshot)
+        """The branch's snapshots since its fork, as far as they are retained or noted."""
+        fork = fork_of(self.branch).snapshot
+        return past_since(self.branch, self.head, fork, known=self.notes.of_branch)
+
+    @lazy
+    def _noted(self) -> int:
+        """Number of snapshots of the past that are noted."""
+        return self.notes.count_in(self.past)
 
     @lazy
     def born(self) -> Births:
         """Births of the rows of the files."""
         carried = partial(carried_births, self.branch, self.head)
-        return births(self.branch, self.head, carried, past=self.past)
+        return births(
+            self.branch, self.head, carried, past=self.past, noted=self.notes.born, followed=self._noted
+        )
 
     @lazy
     def live(self) -> EntryFrame:
@@ -56,7 +67,7 @@ class BranchFiles:
 
     def after(self, point: int, schema: TableSchema) -> dict[PartitionKey, Young]:
         """Return the live files with rows younger than the snapshot of that id, by partition, in commit order."""
-        frame = self._added.df
+        frame = self._added(point).df
         wanted = [name for name in frame["file_name"] if not self.born.of(name).is_until(point)]
         young = frame.filter(pl.col("file_name").is_in(wanted))
         found: dict[PartitionKey, Young] = {}
@@ -69,10 +80,15 @@ class BranchFiles:
                 of_partition.mixed.append(entry.file.file_name)
         return found
 
-    @lazy
-    def _added(self) -> EntryFrame:
-        """The live files that are not from the fork snapshot, and perhaps others."""
-        if not self.past.reaches_base:
+    def _added(self, point: int) -> EntryFrame:
+        """Return the live files with rows younger than the snapshot of that id, and perhaps others.
+
+        A file is added, for the first time, after its youngest rows were first appended or with them. So what was added
+        since has all of them; what is noted may have expired.
+        """
+        later = [snapshot for snapshot in self.past.snapshots if snapshot.id > point]
+        has_noted = self._noted > 0 and len(later) > len(self.past.snapshots) - self._noted
+        if has_noted or not self.past.reaches_base:
             return self.live
-        deltas = self.branch.manifests.deltas(self.past.snapshots)
+        deltas = self.branch.manifests.deltas(later)
         return EntryFrame.concat([*deltas]).merged(strict=False).adds()

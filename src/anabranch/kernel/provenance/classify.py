@@ -42,7 +42,11 @@ from anabranch.kernel.log.properties import (
 from anabranch.kernel.provenance.births import delta_of
 from anabranch.kernel.provenance.past import counting, rolled_back_to
 
-_COLUMNS: Final = ("kind", "partition", "bucket", "row_count", "level", "file_name")
+DELTA_COLUMNS: Final = ("kind", "partition", "bucket", "row_count", "level", "file_name")
+
+
+MarksKey = tuple[int, str]
+"""Id and delta list of a snapshot: what they say it did never changes."""
 
 
 class ChangeKind(StrEnum):
@@ -201,19 +205,44 @@ class SnapshotMarks:
     partitions: Mapping[bytes, Marks]
     wide: tuple[WideOverwrite, ...] = ()
 
+    def to_list(self) -> list[Any]:
+        """Convert to JSON values."""
+        rows = [
+            [row.hex(), bool(marks.appended), bool(marks.overwritten)]
+            for row, marks in self.partitions.items()
+        ]
+        return [rows, [[wide.schema_id, wide.spec] for wide in self.wide]]
+
+    @classmethod
+    def from_list(cls, snapshot_id: int, value: Any) -> SnapshotMarks:
+        """Parse the output of `to_list` for that snapshot. Raises `ValueError` or `TypeError` if it is invalid."""
+        rows, wide = value
+        return cls(
+            {
+                bytes.fromhex(row): Marks(snapshot_id if appended else 0, snapshot_id if overwritten else 0)
+                for row, appended, overwritten in rows
+            },
+            tuple(WideOverwrite(snapshot_id, int(schema_id), spec) for schema_id, spec in wide),
+        )
+
+
+def marks_key(snapshot: Snapshot) -> MarksKey:
+    """Return what a snapshot's changes are known by."""
+    return snapshot.id, snapshot.delta_manifest_list
+
 
 class MarksReader:
-    """Reads the changes of snapshots, in parallel, each only once."""
+    """Reads the changes of snapshots, in parallel, each only once; those that are known already not at all."""
 
-    def __init__(self, context: TableContext) -> None:
+    def __init__(self, context: TableContext, known: Mapping[MarksKey, SnapshotMarks] | None = None) -> None:
         self._context = context
-        self._known: dict[tuple[int, str], SnapshotMarks] = {}
+        self._known = dict(known or {})
 
     def of(self, snapshots: Sequence[Snapshot]) -> Iterator[SnapshotMarks]:
         """Yield the changes of each snapshot. Raises `CorruptTableError` as `marks_of`."""
-        keys = [(snapshot.id, snapshot.delta_manifest_list) for snapshot in snapshots]
+        keys = [marks_key(snapshot) for snapshot in snapshots]
         missing = [snapshot for snapshot, key in zip(snapshots, keys, strict=True) if key not in self._known]
-        deltas = self._context.manifests.deltas(missing, only=_COLUMNS)
+        deltas = self._context.manifests.deltas(missing, only=DELTA_COLUMNS)
         for snapshot, key in zip(snapshots, keys, strict=True):
             if key not in self._known:
                 self._known[key] = marks_of(self._context, snapshot, next(deltas))
@@ -225,7 +254,7 @@ def marks_of(context: TableContext, snapshot: Snapshot, delta: EntryFrame | None
 
     Raises `CorruptTableError` if its manifests are gone.
     """
-    entries = delta_of(context, snapshot, _COLUMNS) if delta is None else delta
+    entries = delta_of(context, snapshot, DELTA_COLUMNS) if delta is None else delta
     partitions = _rows_by_partition(entries.df)
     appended, overwritten = Marks(appended=snapshot.id), Marks(overwritten=snapshot.id)
     both = appended | overwritten

@@ -39,15 +39,17 @@ def past_since(
         context: the branch.
         head: the newest snapshot to take.
         base: the snapshot to go back to; its branch is ignored, as branches copy each other's past.
-        known: the result for an older head, so that only later snapshots are read.
+        known: the result for an older head, so that only later snapshots are read. Not used if that head is not in the
+            past of this one.
     """
-    found: list[Snapshot] = []
-    newest = known.snapshots[-1] if known is not None and known.snapshots else None
     if head.id < base.id:
         return Past((), reaches_base=False, base_is_other=True)
-    for snapshot in context.snapshots.down_to(head, base.id if newest is None else newest.id):
-        if known is not None and newest is not None and snapshot.stamp == newest.stamp:
-            return replace(known, snapshots=(*known.snapshots, *reversed(found)))
+    if known is not None and known.snapshots and known.snapshots[-1].id <= head.id:
+        joined = _joined(context, head, known)
+        if joined is not None:
+            return joined
+    found: list[Snapshot] = []
+    for snapshot in context.snapshots.down_to(head, base.id):
         if snapshot.id <= base.id:
             is_base = snapshot.id == base.id and snapshot.stamp == base.stamp
             return Past(tuple(reversed(found)), reaches_base=is_base, base_is_other=not is_base)
@@ -56,6 +58,16 @@ def past_since(
     # The base itself may have expired: its child tells.
     is_next = oldest.id == base.id + 1 and oldest.properties.get(PARENT_PROPERTY) == base.stamp
     return Past(tuple(reversed(found)), reaches_base=is_next)
+
+
+def _joined(context: TableContext, head: Snapshot, known: Past) -> Past | None:
+    """Return what is known, and what came after it; None if the newest known is not found below the head."""
+    newest, found = known.snapshots[-1], list[Snapshot]()
+    for snapshot in context.snapshots.down_to(head, newest.id):
+        if (snapshot.id, snapshot.stamp) == (newest.id, newest.stamp):
+            return replace(known, snapshots=(*known.snapshots, *reversed(found)))
+        found.append(snapshot)
+    return None
 
 
 def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:

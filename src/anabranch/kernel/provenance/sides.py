@@ -29,6 +29,7 @@ from anabranch.kernel.provenance.carry import behind
 from anabranch.kernel.provenance.classify import (
     ChangeKind,
     Marks,
+    MarksReader,
     MergeMade,
     Span,
     WideOverwrite,
@@ -87,6 +88,7 @@ def side_of(
     base: SnapshotRef,
     *,
     taken: SnapshotRef | None = None,
+    marks_by: MarksReader | None = None,
 ) -> Side:
     """Compute the changes on main after `base`; or with `taken` on the branch itself.
 
@@ -96,12 +98,13 @@ def side_of(
         past: its retained snapshots after `base`.
         base: the fork snapshot.
         taken: the snapshot of the branch up to which main has it: earlier changes are not reported reliably.
+        marks_by: reader that knows the changes of some of the snapshots.
 
     Raises `CorruptTableError` if something cannot be read.
     """
     if past.base_is_other:
         return Side(context, past.snapshots, None, is_other=True)
-    told = partial(_told, context, branch.branch_uuid, None if taken is None else taken.id)
+    told = partial(_told, context, branch.branch_uuid, None if taken is None else taken.id, marks_by)
     if past.reaches_base:
         span = told(past.snapshots)
         merges = () if span is None else span.merges
@@ -117,13 +120,17 @@ def side_of(
 
 
 def _told(
-    context: TableContext, branch_uuid: str, taken: int | None, snapshots: Sequence[Snapshot]
+    context: TableContext,
+    branch_uuid: str,
+    taken: int | None,
+    marks_by: MarksReader | None,
+    snapshots: Sequence[Snapshot],
 ) -> Span | None:
-    """Return the changes of retained snapshots; None if there are none."""
+    """Return the changes of known snapshots; None if there are none."""
     if taken is None:
-        return span_of(context, snapshots, besides=branch_uuid) if snapshots else None
+        return span_of(context, snapshots, besides=branch_uuid, marks_by=marks_by) if snapshots else None
     later = [snapshot for snapshot in snapshots if snapshot.id > taken]
-    return span_of(context, later, undoing=True) if later else None
+    return span_of(context, later, undoing=True, marks_by=marks_by) if later else None
 
 
 def _begins_after(span: Span, base: SnapshotRef) -> bool:

@@ -15,7 +15,7 @@ from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.storage.links import no_files
 
 _OURS: Final = re.compile(
-    "(snapshot|schema|tag|savepoint|consumer|manifest|MAIN|SEAL|RELEASE|FIELD-IDS|GROUP|DELETED|AUDIT|MERGE|carry|expired|main|"
+    "(snapshot|schema|tag|savepoint|consumer|manifest|MAIN|SEAL|RELEASE|FIELD-IDS|GROUP|DELETED|AUDIT|MERGE|NOTES|carry|expired|main|"
     "history|removed)-.+|LATEST|EARLIEST|FORK|MAIN-BRANCH"
 )
 """Names of files; folders of other names do no harm."""
