@@ -114,9 +114,9 @@ def seen_moves_with_taken(patch):
 def taken_stays_at_the_fork(patch):
     standing_of = merge_plan.standing_of
 
-    def stuck(main, head, branch, *rest):
+    def stuck(main, head, branch, *rest, **how):
         fork = branch.fork
-        return replace(standing_of(main, head, branch, *rest), taken=fork.snapshot)
+        return replace(standing_of(main, head, branch, *rest, **how), taken=fork.snapshot)
 
     patch(merge_plan, "standing_of", stuck)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,9 +14,10 @@ from typer.core import TyperCommand
 
 from anabranch.cli import output, state
 from anabranch.cli.job_statuses import ShownStatuses
-from anabranch.cli.output import runnable, say, told, working
+from anabranch.cli.output import runnable, say, show_json, told, working
 from anabranch.cli.pager import paged
 from anabranch.cli.shown import show
+from anabranch.storage.requests import requests
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.caller import Caller, Statuses, user
 from anabranch.verbs.special import Asking, Progressing
@@ -56,9 +57,13 @@ def _command(verb: Verb) -> Callable[..., None]:
         parameters.append(_flag("yes", "Do not ask.", "--yes", "-y"))
     if verb.has_json:
         parameters.append(_flag("json", "Print JSON instead of text.", "--json"))
+    parameters.append(_flag("stats", "Say on standard error what was asked of the store.", "--stats"))
 
-    def command(*, ctx: typer.Context, yes: bool = False, json: bool = False, **given: Any) -> None:
-        _run(verb, given, yes=yes, json=json, order=ctx.meta[__name__])
+    def command(
+        *, ctx: typer.Context, yes: bool = False, json: bool = False, stats: bool = False, **given: Any
+    ) -> None:
+        with _accounted(json=json) if stats else nullcontext():
+            _run(verb, given, yes=yes, json=json, order=ctx.meta[__name__])
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -140,6 +145,19 @@ def _next(answers: Iterator[Answer], *, silent: bool) -> Answer | None:
     """Work for the next answer, and show how far it has come meanwhile."""
     with working(json=silent):
         return next(answers, None)
+
+
+@contextmanager
+def _accounted(*, json: bool) -> Iterator[None]:
+    """Say afterwards what was asked of the store, also if the command fails."""
+    with requests() as asked:
+        try:
+            yield
+        finally:
+            if json:
+                show_json({"stats": asked.to_dict()}, err=True)
+            else:
+                say(asked, err=True)
 
 
 @contextmanager

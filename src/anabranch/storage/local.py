@@ -41,6 +41,7 @@ from anabranch.storage.folders import (
 from anabranch.storage.local_sink import FileSink
 from anabranch.storage.os_errors import translated
 from anabranch.storage.protocol import ObjectInfo, Sink
+from anabranch.storage.requests import request, written
 
 _T = TypeVar("_T")
 
@@ -94,6 +95,7 @@ class LocalStorage:
         inner._folders = self._folders  # all views of a root remember its folders together
         return inner
 
+    @request("read")
     def get(self, path: str) -> bytes:
         target = self._target(path)
         with translated("read", target):
@@ -101,6 +103,7 @@ class LocalStorage:
         self._was_there = True
         return data
 
+    @request("read")
     def get_range(self, path: str, start: int, length: int) -> bytes:
         target = self._target(path)
         names.check_range(path, start, length)
@@ -110,6 +113,7 @@ class LocalStorage:
             file.seek(min(start, size))
             return file.read(min(length, size))
 
+    @request("look")
     def info(self, path: str) -> ObjectInfo:
         target = self._target(path)
         with translated("read", target):
@@ -126,6 +130,7 @@ class LocalStorage:
             return False
         return True
 
+    @request("read")
     def open_input(self, path: str, *, size: int | None = None) -> IO[bytes]:
         target = self._target(path)
         with translated("read", target):
@@ -144,21 +149,25 @@ class LocalStorage:
         sink = FileSink(target, self._in_folder_of(target, lambda: files.create(temporary)))
         try:
             yield sink
-            sink.finish()
-            with translated("write", target):
-                os.replace(temporary, target)
+            with written() as tell:
+                sink.finish()
+                with translated("write", target):
+                    os.replace(temporary, target)
+                tell(sink.tell())
         except BaseException:
             sink.abandon()
             files.remove_quietly(temporary)
             raise
         sync_name(target)
 
+    @request("write")
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         target = self._target(path)
         self._write(target, data, durable=durable)
         if durable:
             sync_name(target)
 
+    @request("write")
     def put_many(self, objects: Mapping[str, bytes]) -> None:
         targets = {self._target(path): data for path, data in objects.items()}
         for target, data in targets.items():
@@ -166,6 +175,7 @@ class LocalStorage:
         for one_of_its_folder in {os.path.dirname(target): target for target in targets}.values():
             sync_name(one_of_its_folder)
 
+    @request("decide")
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._target(path)
         temporary = self._write_temporary(target, data, durable=True)
@@ -177,12 +187,14 @@ class LocalStorage:
             sync_name(target)
         return ours
 
+    @request("list")
     def list(
         self, prefix: str = "", *, recursive: bool = False, include_temporary: bool = False
     ) -> Iterator[ObjectInfo]:
         names.check_prefix(prefix)
         return self._walk(prefix, recursive=recursive, include_temporary=include_temporary)
 
+    @request("list")
     def list_folders(self, prefix: str = "") -> Iterator[str]:
         folder = self._folder(prefix)
         with translated("list", folder):
@@ -192,6 +204,7 @@ class LocalStorage:
     def delete(self, path: str) -> None:
         self.delete_many((path,))
 
+    @request("remove")
     def delete_many(self, paths: Iterable[str]) -> None:
         changed = set()
         targets = [self._target(path) for path in paths]
@@ -206,6 +219,7 @@ class LocalStorage:
         for folder in changed:
             sync_removal(folder)
 
+    @request("move")
     def move_many(self, moves: Mapping[str, str]) -> None:
         emptier, fuller = set(), set()
         pairs = [(self._target(source), self._target(target)) for source, target in moves.items()]
@@ -217,6 +231,7 @@ class LocalStorage:
         for folder in [*fuller, *emptier]:  # a crash in between shows an object twice rather than never
             sync_removal(folder)
 
+    @request("remove")
     def delete_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         folder = self._folder(prefix)
@@ -227,6 +242,7 @@ class LocalStorage:
         if removed:
             sync_removal(os.path.dirname(folder))
 
+    @request("remove")
     def delete_empty_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         folder = self._folder(prefix)
@@ -241,6 +257,7 @@ class LocalStorage:
         self._folders.forget(folder)
         sync_removal(os.path.dirname(folder))
 
+    @request("move")
     def rename_folder(self, source: str, target: str) -> None:
         names.check_path(source)
         names.check_path(target)

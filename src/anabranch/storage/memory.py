@@ -14,6 +14,7 @@ from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage import names
 from anabranch.storage.protocol import ObjectInfo, Sink
+from anabranch.storage.requests import request
 
 
 class MemoryStorage:
@@ -59,20 +60,25 @@ class MemoryStorage:
         inner._prefix = self._folder(prefix)
         return inner
 
+    @request("read")
     def get(self, path: str) -> bytes:
         return self._object(path).data
 
+    @request("read")
     def get_range(self, path: str, start: int, length: int) -> bytes:
         names.check_range(path, start, length)
         return self._object(path).data[start : start + length]
 
+    @request("look")
     def info(self, path: str) -> ObjectInfo:
         found = self._object(path)
         return ObjectInfo(path, len(found.data), found.modified_millis)
 
+    @request("look")
     def exists(self, path: str) -> bool:
         return self._key(path) in self._objects.by_key
 
+    @request("read")
     def open_input(self, path: str, *, size: int | None = None) -> IO[bytes]:
         return io.BytesIO(self._object(path).data)
 
@@ -83,21 +89,25 @@ class MemoryStorage:
         yield sink
         self.put(path, bytes(sink.written))
 
+    @request("write")
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         key = self._key(path)
         with self._objects.lock:
             self._objects.by_key[key] = self._new(data)
 
+    @request("write")
     def put_many(self, objects: Mapping[str, bytes]) -> None:
         fresh = {self._key(path): self._new(data) for path, data in objects.items()}
         with self._objects.lock:
             self._objects.by_key.update(fresh)
 
+    @request("decide")
     def put_if_absent(self, path: str, data: bytes) -> bool:
         key = self._key(path)
         with self._objects.lock:
             return self._objects.by_key.setdefault(key, self._new(data)).data == data
 
+    @request("list")
     def list(
         self, prefix: str = "", *, recursive: bool = False, include_temporary: bool = False
     ) -> Iterator[ObjectInfo]:
@@ -108,6 +118,7 @@ class MemoryStorage:
             if include_temporary or not names.is_temporary(rest)
         )
 
+    @request("list")
     def list_folders(self, prefix: str = "") -> Iterator[str]:
         found = dict.fromkeys(rest.partition("/")[0] for rest in self._below(prefix) if "/" in rest)
         return (names.join(prefix, name) for name in found)
@@ -115,12 +126,14 @@ class MemoryStorage:
     def delete(self, path: str) -> None:
         self.delete_many((path,))
 
+    @request("remove")
     def delete_many(self, paths: Iterable[str]) -> None:
         keys = [self._key(path) for path in paths]
         with self._objects.lock:
             for key in keys:
                 self._objects.by_key.pop(key, None)
 
+    @request("move")
     def move_many(self, moves: Mapping[str, str]) -> None:
         keys = [(self._key(source), self._key(target)) for source, target in moves.items()]
         with self._objects.lock:
@@ -129,15 +142,18 @@ class MemoryStorage:
                 if found is not None:
                     self._objects.by_key[target] = found
 
+    @request("remove")
     def delete_folder(self, prefix: str) -> None:
         names.check_path(prefix)
         with self._objects.lock:
             for rest in self._below(prefix):
                 del self._objects.by_key[f"{self._folder(prefix)}/{rest}"]
 
+    @request("remove")
     def delete_empty_folder(self, prefix: str) -> None:
         names.check_path(prefix)
 
+    @request("move")
     def rename_folder(self, source: str, target: str) -> None:
         names.check_path(source)
         names.check_path(target)

@@ -26,6 +26,7 @@ from anabranch.storage.object_errors import (
 from anabranch.storage.object_files import PART_BYTES, UploadSink, open_reader
 from anabranch.storage.object_options import KINDS, Clients, make_clients
 from anabranch.storage.protocol import ObjectInfo, Sink
+from anabranch.storage.requests import request, written
 from anabranch.storage.settings import settings_for
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class ObjectStorage:
         self.info(path)
         return b""
 
+    @request("look")
     def info(self, path: str) -> ObjectInfo:
         key = self._key(path)
         with translated_object("read", self._shown(path)):
@@ -169,11 +171,14 @@ class ObjectStorage:
         sink = UploadSink(self._store, self._key(path), self._shown(path))
         try:
             yield sink
-            sink.finish()
+            with written() as tell:
+                sink.finish()
+                tell(sink.tell())
         except BaseException:
             sink.abandon()
             raise
 
+    @request("write")
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
         key = self._key(path)
         with translated_object("write", self._shown(path)):
@@ -190,6 +195,7 @@ class ObjectStorage:
             for done in [threads.submit(self.put, path, data) for path, data in objects.items()]:
                 done.result()
 
+    @request("decide")
     def put_if_absent(self, path: str, data: bytes) -> bool:
         key = self._key(path)
         doubt: str | None = None
@@ -226,12 +232,14 @@ class ObjectStorage:
         found = (_info(self._path(meta["path"]), meta) for meta in listed)
         return (info for info in found if include_temporary or not names.is_temporary(info.path))
 
+    @request("list")
     def list_folders(self, prefix: str = "") -> Iterator[str]:
         folder = self._folder(prefix)
         with translated_object("list", self._shown(prefix)):
             listed = obstore.list_with_delimiter(self._store, folder or None)
         return (self._path(inner) for inner in listed["common_prefixes"])
 
+    @request("remove")
     def delete(self, path: str) -> None:
         key = self._key(path)
         with translated_object("remove", self._shown(path)), suppress(FileNotFoundError):
@@ -285,6 +293,7 @@ class ObjectStorage:
     def _shown(self, path: str) -> str:
         return names.join(self._url, path)
 
+    @request("read")
     def _read(self, key: str, part: tuple[int, int] | None) -> bytes:
         """An object, or its bytes from the first of two numbers to before the second.
 
@@ -308,9 +317,12 @@ class ObjectStorage:
             self._runtime.sleeper.sleep(longest * (1 + self._runtime.ids.jitter()) / 2)
 
     def _directly_in(self, folder: str) -> Iterator[ObjectMeta]:
+        return (meta for meta in self._listed(folder) if meta["path"] != folder)
+
+    @request("list")
+    def _listed(self, folder: str) -> Sequence[ObjectMeta]:
         with translated_object("list", self._shown(self._path(folder))):
-            listed = obstore.list_with_delimiter(self._store, folder or None)
-        return (meta for meta in listed["objects"] if meta["path"] != folder)
+            return obstore.list_with_delimiter(self._store, folder or None)["objects"]
 
     def _everything_in(self, folder: str) -> Iterator[ObjectMeta]:
         """List all objects below a folder, except the empty folder markers that other tools put.
@@ -318,7 +330,8 @@ class ObjectStorage:
         Such a marker's key ends with a slash, which obstore takes away; no object has the name that is left.
         """
         with translated_object("list", self._shown(self._path(folder))):
-            for chunk in obstore.list(self._store, folder or None, chunk_size=_BATCH):
+            chunks = iter(obstore.list(self._store, folder or None, chunk_size=_BATCH))
+            while (chunk := _next_of(chunks)) is not None:
                 for meta in chunk:
                     if meta["path"] != folder and (meta["size"] or self._is_object(meta["path"])):
                         yield meta
@@ -330,6 +343,7 @@ class ObjectStorage:
             return False
         return True
 
+    @request("move")
     def _copy_key(self, source: str, target: str) -> None:
         shown = self._shown(self._path(source))
         with translated_object("move", shown), suppress(FileNotFoundError):
@@ -354,6 +368,7 @@ class ObjectStorage:
             sink.abandon()
             raise
 
+    @request("remove")
     def _delete_keys(self, keys: Sequence[str]) -> None:
         try:
             if keys:
@@ -367,6 +382,11 @@ class ObjectStorage:
 
 def _reopen(url: str, options: Mapping[str, str], runtime: Runtime) -> ObjectStorage:
     return ObjectStorage.open(url, options, runtime=runtime)
+
+
+@request("list")
+def _next_of(chunks: Iterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta] | None:
+    return next(chunks, None)
 
 
 def _info(path: str, meta: ObjectMeta) -> ObjectInfo:
