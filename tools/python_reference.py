@@ -23,7 +23,19 @@ Public names with their signatures and docstrings, made from the code when this 
 FUNCTIONS = {
     "anabranch": (
         anabranch,
-        ("connect", "duckdb", "progress", "col", "job", "sql_job", "stream", "static", "topic", "files"),
+        (
+            "connect",
+            "duckdb",
+            "progress",
+            "requests",
+            "col",
+            "job",
+            "sql_job",
+            "stream",
+            "static",
+            "topic",
+            "files",
+        ),
     ),
     "anabranch.spark": (anabranch.spark, ("session", "attach", "cluster", "read_stream", "await_bounded")),
 }

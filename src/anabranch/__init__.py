@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anabranch.lake import Lake, connect
     from anabranch.long_work import progress
     from anabranch.scan.scan import Scan
+    from anabranch.storage.requests import requests
     from anabranch.table import Table
     from anabranch.table.savepoint_manager import SavepointManager
 
@@ -51,6 +52,7 @@ __all__ = [  # noqa: PLE0604 - the errors are named once, in their own module
     "files",
     "job",
     "progress",
+    "requests",
     "sql_job",
     "static",
     "stream",
@@ -80,6 +82,7 @@ _HOMES = {
     "connect": "anabranch.lake",
     "duckdb": "anabranch.duck",
     "progress": "anabranch.long_work",
+    "requests": "anabranch.storage.requests",
 }
 
 

@@ -124,7 +124,7 @@ def test_damaged_notes_are_not_used(eager, damage):
 
 
 def test_notes_of_a_branch_that_had_the_name_before_are_not_used(eager):
-    table, branch = with_notes()
+    table, _ = with_notes()
     old = table.context.storage.get(f"{NOTES}/NOTES-1")
     table.delete_branch("fix")
     table.create_tag("again")

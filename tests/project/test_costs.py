@@ -70,6 +70,14 @@ def forked(history, *, tags=0, on_main=0, on_branch=0):
     return table.branch("main")
 
 
+def merged_before(commits):
+    """As much as leaves notes, and then some: merged, and one more commit."""
+    table = forked(1, on_main=commits, on_branch=commits)
+    table.merge_branch("fix")
+    fill(table.branch("fix"), 1)
+    return table
+
+
 def with_schemas(count):
     table = new_table(Clock())
     for number in range(count):
@@ -118,6 +126,7 @@ WORKS = {
     "`maintain`, for each branch": (with_branches, lambda t: t.maintain()),
     "`merge_branch`, for each commit of main since the fork": (lambda n: forked(1, on_main=n), merge),
     "`merge_branch`, for each commit of the branch since the fork": (lambda n: forked(1, on_branch=n), merge),
+    "`merge_branch` again, for each commit of both before the last merge": (merged_before, merge),
     "`replace_main_branch`, for each snapshot of the common past": (forked, replace),
     "`replace_main_branch`, for each tag of the common past": (lambda n: forked(5, tags=n), replace),
 }

@@ -17,9 +17,8 @@ from anabranch.cli.job_statuses import ShownStatuses
 from anabranch.cli.output import runnable, say, show_json, told, working
 from anabranch.cli.pager import paged
 from anabranch.cli.shown import show
-from anabranch.storage.requests import requests
 from anabranch.verbs.answer import Answer
-from anabranch.verbs.caller import Caller, Statuses, user
+from anabranch.verbs.caller import Caller, Statuses, accounted, user
 from anabranch.verbs.special import Asking, Progressing
 from anabranch.verbs.verb import Parameter, Verb
 
@@ -150,7 +149,7 @@ def _next(answers: Iterator[Answer], *, silent: bool) -> Answer | None:
 @contextmanager
 def _accounted(*, json: bool) -> Iterator[None]:
     """Say afterwards what was asked of the store, also if the command fails."""
-    with requests() as asked:
+    with accounted() as asked:
         try:
             yield
         finally:

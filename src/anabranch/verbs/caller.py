@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError, NotFoundError, StorageError
+from anabranch.storage.requests import Requests, requests
 
 if TYPE_CHECKING:
     from anabranch.catalog import NameListing
     from anabranch.lake import Lake
     from anabranch.table import Table
+
+
+def accounted() -> AbstractContextManager[Requests]:
+    """Count what is asked of stores inside of the block."""
+    return requests()
 
 
 def _nothing(_: str) -> None:
