@@ -152,18 +152,25 @@ class ScanRequest:
     def _enough(self, metas: Sequence[ManifestFileMeta]) -> Sequence[ManifestFileMeta]:
         """The first of the manifests, as many as have the rows of the limit; all where their order is not that of the plan.
 
-        It is where files are neither grouped by partition nor by bucket. Where nothing was ever deleted, what is added
-        in the first of them is live.
+        It is where files are not grouped by bucket, and partitions come in the order of their first files: then a plan
+        begins with the files of the first entry's partition, in the order of their entries. Where nothing was ever deleted,
+        what is added in the first manifests is live.
         """
-        is_ordered = not self.schema.partition_keys and self.schema.bucket <= 0
-        if self.limit is None or self.predicate is not None or not is_ordered:
+        is_parted = bool(self.schema.partition_keys)
+        is_ordered = not is_parted or self.partition_order is PartitionOrder.APPEARANCE
+        if self.limit is None or self.predicate is not None or not is_ordered or self.schema.bucket > 0:
             return metas
         if len(metas) < _FEW_MANIFESTS or any(meta.num_deleted_files for meta in metas):
             return metas
-        rows, taken = 0, 0
+        columns = ("partition", "row_count") if is_parted else ("row_count",)
+        rows, taken, first = 0, 0, None
         while taken < len(metas) and rows < self.limit:
             more = metas[taken : 2 * taken + 1]
-            rows += int(self.context.manifests.entries(more, only=("row_count",)).df["row_count"].sum())
+            frame = self.context.manifests.entries(more, only=columns).df
+            if is_parted and frame.height:
+                first = frame["partition"][0] if first is None else first
+                frame = frame.filter(pl.col("partition") == first)
+            rows += int(frame["row_count"].sum())
             taken += len(more)
         return metas[: max(taken, 1)]
 
