@@ -210,14 +210,22 @@ def _commit(
             attempts.published()
             context.snapshots.write_hint(snapshot.id)
             return Committed(snapshot, repeated=False)
-        if head is not None and displace(context, head) is not None:
+        following = None if head is None else _following(context, head)
+        if following is None and head is not None and displace(context, head) is not None:
             continue
-        found = context.snapshots.head(head)
+        # What is newest is looked for after the wait, from here on.
+        found = following or context.snapshots.head(head)
         progress = found is not None and (head is None or found.id > head.id)
         patience = patience or _Patience(context, base.schema.options)
         taken = 1 if head is None else head.id + 1
         patience.wait(progress=progress, reason=f"another writer took snapshot {taken}")
         head = found
+
+
+def _following(context: TableContext, head: Snapshot) -> Snapshot | None:
+    """Return the snapshot that another writer put on top of the base; None if there is none, or it is a leftover."""
+    found = context.snapshots.find(head.id + 1)
+    return found if found is not None and context.snapshots.follows(head, found) else None
 
 
 def _base(
