@@ -29,6 +29,7 @@ from anabranch.kernel.log.consumers import record_consumer
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput, TableInput
 from anabranch.streaming.offsets import Position
 from anabranch.system_tables import LAKE_TABLES, SYSTEM_TABLES, View, read_system_table, select, system_table
+from tests.kernel.expiring import through
 from tests.support.tables import make_table, rows, written
 
 FIXTURES = Path(__file__).parents[1] / "data" / "paimon"
@@ -448,3 +449,55 @@ def test_200_000_files_take_less_than_two_seconds(url):
     started = time.perf_counter()
     assert cold.system("files").num_rows == 200_000
     assert time.perf_counter() - started < 2
+
+
+class TestInParts:
+    """Many files are handed out in parts: the rows are those of the whole, whatever was deleted or came back."""
+
+    @pytest.fixture
+    def moved(self, url):
+        """A table with files that were compacted, overwritten, rolled back and added again, in many manifests."""
+        options = {"manifest.merge-min-count": "1000", "write-only": "true"}
+        table = anabranch.connect(url).create_table(
+            "db.moved", "id BIGINT, p STRING", partition_by="p", options=options
+        )
+        for number in range(12):
+            table.append(pa.table({"id": [number, number], "p": ["a", "b"]}))
+        table.overwrite(pa.table({"id": [100], "p": ["a"]}), {"p": "a"})
+        table.rollback(6)
+        table.append(pa.table({"id": [200], "p": ["c"]}))
+        return table
+
+    @pytest.mark.parametrize("part", [1, 2, 5, 1000])
+    @pytest.mark.parametrize("columns", [None, ["file_path", "record_count"], ["min_value_stats"]])
+    def test_parts_are_the_whole(self, moved, monkeypatch, part, columns):
+        monkeypatch.setattr("anabranch.system_tables.files._PART", part)
+        whole = moved.system("files") if columns is None else moved.system("files").select(columns)
+        assert moved.system_batches("files", columns=columns).read_all().equals(whole.combine_chunks())
+        assert whole.num_rows == 13
+
+    def test_filter_and_limit(self, moved, monkeypatch):
+        monkeypatch.setattr("anabranch.system_tables.files._PART", 2)
+        paths = moved.system("files")["file_path"].to_pylist()
+        few = moved.system_batches("files", columns=["file_path"], limit=4).read_all()
+        assert few["file_path"].to_pylist() == paths[:4]
+        in_c = moved.system_batches("files", "partition = 'p=c'", ["partition"]).read_all()
+        assert in_c["partition"].to_pylist() == ["p=c"]
+        assert moved.system_batches("files", limit=0).read_all().num_rows == 0
+        assert moved.system_batches("snapshots", limit=2).read_all().num_rows == 2
+
+    def test_a_limit_reads_few_manifests(self, url):
+        options = {"manifest.merge-min-count": "1000", "write-only": "true"}
+        table = anabranch.connect(url).create_table("db.many", "id BIGINT", options=options)
+        for number in range(40):
+            table.append(pa.table({"id": [number]}))
+        with pytest.MonkeyPatch.context() as patch, anabranch.requests() as asked:
+            patch.setattr("anabranch.system_tables.files._PART", 4)
+            assert through(table).system_batches("files", limit=3).read_all().num_rows == 3
+        assert asked.counts["read"] < 15
+
+    def test_what_is_refused(self, moved):
+        with pytest.raises(SchemaError):
+            moved.system_batches("files", columns=["none"])
+        with pytest.raises(NotFoundError):
+            moved.system_batches("file")

@@ -7,12 +7,12 @@ Values without a type of their own (options, statistics) are JSON text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from anabranch.errors import InvalidInputError, NotFoundError, nearest
-from anabranch.system_tables.definition import SystemTable, View, select
+from anabranch.system_tables.definition import SystemTable, View, select, select_parts
 from anabranch.system_tables.files import BUCKETS, FILES, MANIFESTS, PARTITIONS
 from anabranch.system_tables.history import LINEAGE, OPTIONS, SCHEMAS, SNAPSHOTS
 from anabranch.system_tables.lake import LAKE_TABLES, lake_table, lake_table_of, read_lake_table
@@ -26,8 +26,10 @@ __all__ = [
     "lake_table",
     "lake_table_of",
     "read_lake_table",
+    "read_system_parts",
     "read_system_table",
     "select",
+    "select_parts",
     "system_table",
 ]
 
@@ -68,10 +70,19 @@ def read_system_table(view: View, name: str, columns: Sequence[str] | None = Non
         InvalidInputError: a moment is named, but the system table has only the current state.
         CorruptTableError, UnsupportedFeatureError: the metadata cannot be read.
     """
+    return _readable(view, name).read(view, columns)
+
+
+def read_system_parts(view: View, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Yield all rows of a system table in parts: not all are in memory at once. Args and errors as `read_system_table`."""
+    return _readable(view, name).read_parts(view, columns)
+
+
+def _readable(view: View, name: str) -> SystemTable:
     found = system_table(name)
     if view.pinned and not found.of_a_moment:
         raise InvalidInputError(
             f"'{name}' tells what there is now, but '{view.context.title}' is looked at in the past",
             hint=f"read '{name}' of the table itself.",
         )
-    return found.read(view, columns)
+    return found

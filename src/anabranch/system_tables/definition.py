@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +51,8 @@ class SystemTable:
     """Makes the requested columns, and perhaps others."""
     of_a_moment: bool = False
     """Whether it can also be read as of a moment in the past."""
+    parts: Callable[[View], Iterator[Columns]] | None = None
+    """Makes the same rows in parts, so that not all are in memory at once; None if there are never that many."""
 
     @lazy
     def fields(self) -> tuple[Field, ...]:
@@ -64,8 +66,18 @@ class SystemTable:
 
     def read(self, view: View, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows. Raises `SchemaError` for a column it does not have."""
-        chosen = self.fields if columns is None else tuple(self.schema.field(name) for name in columns)
+        chosen = self._chosen(columns)
         return arrow_table(chosen, self.rows(replace(view, columns=frozenset(f.name for f in chosen))))
+
+    def read_parts(self, view: View, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows in parts, in the same order. Raises `SchemaError` for a column it does not have."""
+        chosen = self._chosen(columns)
+        asked = replace(view, columns=frozenset(f.name for f in chosen))
+        for part in [self.rows(asked)] if self.parts is None else self.parts(asked):
+            yield arrow_table(chosen, part)
+
+    def _chosen(self, columns: Sequence[str] | None) -> tuple[Field, ...]:
+        return self.fields if columns is None else tuple(self.schema.field(name) for name in columns)
 
 
 def select(
@@ -84,6 +96,25 @@ def select(
         schema = TableSchema.create(fields, time_millis=0)
         table = table.select([schema.field(name).name for name in columns])
     return table if limit is None else table.slice(0, limit)
+
+
+def select_parts(
+    parts: Iterable[pa.Table],
+    fields: Sequence[Field],
+    *,
+    filter: str | None = None,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows and columns as `select` does, of a system table that is read in parts; none is read after the limit."""
+    left = limit
+    for part in parts:
+        chosen = select(part, fields, filter=filter, columns=columns, limit=left)
+        yield from chosen.to_batches() or [pa.RecordBatch.from_pylist([], chosen.schema)]
+        if left is not None:
+            left -= chosen.num_rows
+            if not left:
+                return
 
 
 def arrow_table(fields: Sequence[Field], columns: Columns) -> pa.Table:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from anabranch.format.records.data_file import FileSource, ManifestFileMeta
-from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
+from anabranch.format.records.entry_frame import COLUMNS, IDENTITY, EntryFrame
 from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label
 from anabranch.format.types.data_types import Field
@@ -18,13 +19,29 @@ from anabranch.kernel.scan.pruning import partition_values, statistics_of_files
 from anabranch.kernel.scan.statistics import Statistics
 from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
 
+_PART: Final = 50_000
+"""Entries of manifests that are held at a time."""
 _STATISTICS = ("null_value_counts", "min_value_stats", "max_value_stats")
 _OF_STATISTICS = ("value_min", "value_max", "value_null_counts", "value_stats_cols")
 
 
 def _files(view: View) -> Columns:
+    return _columns_of(_live(view, _needed(view)), view)
+
+
+def _files_in_parts(view: View) -> Iterator[Columns]:
+    for frame in _live_in_parts(view, _needed(view)):
+        yield _columns_of(frame, view)
+
+
+def _needed(view: View) -> list[str]:
+    """Return the entry columns that the requested columns are made of."""
+    has_statistics = not view.columns.isdisjoint(_STATISTICS)
+    return [c for c in COLUMNS if has_statistics or c not in _OF_STATISTICS]
+
+
+def _columns_of(frame: pl.DataFrame, view: View) -> Columns:
     statistics = [name for name in _STATISTICS if name in view.columns]
-    frame = _live(view, [c for c in COLUMNS if statistics or c not in _OF_STATISTICS])
     root = view.context.storage.url.rstrip("/")
     folder = root + "/" + bucket_folders(frame, view.schema)
     columns = {
@@ -67,6 +84,7 @@ FILES = SystemTable(
     "extra_files ARRAY<STRING> NOT NULL",
     _files,
     of_a_moment=True,
+    parts=_files_in_parts,
 )
 
 
@@ -153,6 +171,37 @@ def _live(view: View, columns: Sequence[str]) -> pl.DataFrame:
         return EntryFrame.empty().df.select(columns)
     manifests = view.context.manifests
     return manifests.entries(manifests.of_snapshot(view.snapshot), only=tuple(columns)).live().df
+
+
+def _live_in_parts(view: View, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Yield the live files of some manifests at a time, in the same order as all at once.
+
+    Where files were deleted, all manifests are read twice: first for what tells which of their entries are live.
+    """
+    manifests = view.context.manifests
+    metas = [] if view.snapshot is None else [*manifests.of_snapshot(view.snapshot)]
+    if sum(map(_entries_of, metas)) <= _PART:
+        yield _live(view, columns)
+        return
+    live: np.ndarray | None = None
+    if any(meta.num_deleted_files for meta in metas):
+        entries = manifests.entries(metas, only=("kind", *IDENTITY), keep=False).df.with_row_index("row")
+        live = EntryFrame(entries).live().df["row"].to_numpy()
+    start, first = 0, 0
+    while first < len(metas):
+        last, count = first, 0
+        while last < len(metas) and (not count or count + _entries_of(metas[last]) <= _PART):
+            count += _entries_of(metas[last])
+            last += 1
+        frame = manifests.entries(metas[first:last], only=tuple(columns), keep=False).df
+        if live is not None:
+            frame = frame[live[(live >= start) & (live < start + count)] - start]
+        yield frame
+        start, first = start + count, last
+
+
+def _entries_of(meta: ManifestFileMeta) -> int:
+    return meta.num_added_files + meta.num_deleted_files
 
 
 def _partition_texts(partitions: pl.Series, view: View) -> pl.Series:

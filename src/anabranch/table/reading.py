@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -35,7 +36,13 @@ from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position
 from anabranch.streaming.pace import limits_of
 from anabranch.streaming.tail import Follower, Tail, check_range, start_options
-from anabranch.system_tables import View, read_system_table
+from anabranch.system_tables import (
+    View,
+    read_system_parts,
+    read_system_table,
+    select_parts,
+    system_table,
+)
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
@@ -253,9 +260,36 @@ class Reading(TableView):
             NotFoundError: there is no such system table; the hint names the one that was probably meant.
             InvalidInputError: it tells only of now, but this is a view of the past.
         """
+        return read_system_table(self._system_view(), name)
+
+    def system_batches(
+        self,
+        name: str,
+        filter: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a system table as `system` does, in batches: also `files` of millions in little memory.
+
+        Args:
+            name: as for `system`.
+            filter: a condition on its columns; the other rows are left out.
+            columns: those to return, in that order.
+            limit: the most rows to return; no more is read than they need.
+
+        Raises:
+            NotFoundError, InvalidInputError: as `system`.
+            PredicateError, SchemaError: the condition or a column does not fit the table.
+        """
+        parts = read_system_parts(self._system_view(), name, columns if filter is None else None)
+        fields = system_table(name).fields
+        batches = select_parts(parts, fields, filter=filter, columns=columns, limit=limit)
+        first = next(batches)
+        return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
+
+    def _system_view(self) -> View:
         snapshot, schema = self._newest()
-        view = View(self._context, snapshot, schema, pinned=self._pinned is not None)
-        return read_system_table(view, name)
+        return View(self._context, snapshot, schema, pinned=self._pinned is not None)
 
 
 def _bound(filter: str | Predicate | None, schema: TableSchema) -> BoundPredicate | None:

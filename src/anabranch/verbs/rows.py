@@ -40,7 +40,7 @@ def read_rows(
     """Read rows of a view of a table or system table. Raises what opening and scanning it raise."""
     from anabranch.catalog import Identifier
     from anabranch.frames.row_values import First
-    from anabranch.system_tables import lake_table, lake_table_of, select, system_table
+    from anabranch.system_tables import lake_table, lake_table_of, select
 
     more = None if most is None else most + 1
     of_lake = lake_table_of(view.table)
@@ -60,9 +60,8 @@ def read_rows(
         return _shown(scan.reader.schema.names, First(scan.to_batches(), most), most, table.moment)
     branch = identifier.branch if view.branch is None else view.branch
     table = caller.table(replace(view, table=identifier.full_name, branch=branch))
-    fields = system_table(identifier.system).fields
-    found = select(table.system(identifier.system), fields, filter=filter, columns=columns, limit=more)
-    return _shown(found.schema.names, First(found.to_batches(), most), most, table.moment)
+    batches = table.system_batches(identifier.system, filter, columns, more)
+    return _shown(batches.schema.names, First(batches, most), most, table.moment)
 
 
 def _shown(columns: Sequence[str], batches: Any, most: int | None, moment: object = None) -> Answer:

@@ -22,8 +22,8 @@ from anabranch.system_tables import (
     lake_table,
     lake_table_of,
     read_lake_table,
-    read_system_table,
-    select,
+    read_system_parts,
+    select_parts,
     system_table,
 )
 
@@ -47,18 +47,18 @@ class SystemRead:
             return TableSchema.create(lake_table(self.name), time_millis=0)
         return system_table(self.name).schema
 
-    def rows(self) -> pa.Table:
-        """Return the rows and columns that the options ask for."""
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows and columns that the options ask for."""
         filter, columns = SCAN_FILTER.of(self.options), SCAN_COLUMNS.of(self.options)
         fields = self.schema.fields
         if self.of_lake:
             _check_no_moment(self.name, self.options)
-            table = read_lake_table(catalog_of(self.options), self.name, self.options)
+            parts = iter([read_lake_table(catalog_of(self.options), self.name, self.options)])
         else:
             seen = view_of(self.options)
             view = View(seen.table.context, seen.snapshot, seen.schema, pinned=names_moment(self.options))
-            table = read_system_table(view, self.name, columns if filter is None else None)
-        return select(table, fields, filter=filter, columns=columns)
+            parts = read_system_parts(view, self.name, columns if filter is None else None)
+        return select_parts(parts, fields, filter=filter, columns=columns)
 
 
 def system_read(options: Mapping[str, str]) -> SystemRead | None:
@@ -90,8 +90,9 @@ class SystemReader(DataSourceReader):
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        rows = self._read.rows().select(self._target.names).cast(self._target)
-        yield from rows.to_batches()
+        for batch in self._read.batches():
+            rows = pa.Table.from_batches([batch]).select(self._target.names)
+            yield from rows.cast(self._target).to_batches()
 
 
 def _check_no_moment(name: str, options: Mapping[str, str]) -> None:
