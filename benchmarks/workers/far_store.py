@@ -60,6 +60,8 @@ def works(clock: Clock, home: str, millis: int, snapshots: int, tables: int) -> 
         far.lineage.jobs()
         measured("lineage, nothing new", far.lineage.jobs)
         measured("merge", lambda: far.table("db.t").merge_branch("fix"))
+        table.branch("fix").append(ROW)
+        measured("merge again, one commit more", lambda: far.table("db.t").merge_branch("fix"))
         measured("replace main", lambda: far.table("db.t").replace_main_branch("fix", force=True))
         measured(
             "expire", lambda: far.table("db.t").expire_snapshots(retain_max=5, retain_min=1, older_than=0)
