@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from threading import Thread
 from typing import Final, Protocol, TypeVar
@@ -97,9 +97,10 @@ def afterwards(work: Callable[[], None], *, at: Storage) -> None:
     The process does not end before it is done.
     """
     if at.is_far:
-        Thread(target=work, name="afterwards").start()
-    else:
-        work()
+        with suppress(RuntimeError):  # no more threads, or the process is ending: then it is done here
+            Thread(target=work, name="afterwards").start()
+            return
+    work()
 
 
 def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:
