@@ -43,7 +43,9 @@ def test_a_limit_gives_the_first_rows_of_the_plan(seed, last):
 def test_few_rows_of_a_partitioned_table_are_planned_from_few_manifests():
     table = through(filled(1, partitions=2, commits=60))
     ids(table, limit=3)
-    read = [call for call in table.context.storage.calls if "/manifest-" in call.path and "list" not in call.path]
+    read = [
+        call for call in table.context.storage.calls if "/manifest-" in call.path and "list" not in call.path
+    ]
     assert len(read) <= 15
 
 
