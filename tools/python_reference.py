@@ -12,7 +12,7 @@ import anabranch.spark
 from anabranch.scan.scan import Plan
 from anabranch.table.alter import Alter
 from anabranch.table.lake_lineage import LakeLineage
-from anabranch.table.tracing import TableLineage
+from anabranch.table.lineage import TableLineage
 
 PATH = "reference/python.md"
 HEADER = """# Python

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.snapshot import CommitKind
-from anabranch.kernel.provenance.classify import Marks, Span, WideOverwrite, joined, marks_of, span_of
+from anabranch.kernel.provenance.classify import LastChanges, Span, WideOverwrite, joined, marks_of, span_of
 from anabranch.kernel.provenance.sides import covered, keyed
 from anabranch.kernel.scan.partitions import key_of_row
 from tests.branches.merging import branched, commit_as_others, lake, parted, rewriting, rows
@@ -161,7 +161,7 @@ def test_spans_that_follow_each_other_are_one():
     table.rollback(3)  # for good measure: to before the merge
     snapshots = history(table)[2:]
     whole = span_of(table.context, snapshots, besides=fix.branch_uuid)
-    assert (whole.merges, set(whole.marks.values())) == ((), {Marks(appended=3)})
+    assert (whole.merges, set(whole.marks.values())) == ((), {LastChanges(appended=3)})
     for cut in range(1, len(snapshots)):
         parts = (snapshots[:cut], snapshots[cut:])
         one = joined(span_of(table.context, part, besides=fix.branch_uuid) for part in parts)

@@ -13,11 +13,11 @@ from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.expiry import expire
 from anabranch.kernel.merge import entries as merge_entries
 from anabranch.kernel.merge import plan as merge_plan
-from anabranch.kernel.merge import standing
+from anabranch.kernel.merge import state
 from anabranch.kernel.provenance import births as provenance
 from anabranch.kernel.provenance import carry, classify, fence, sides
 from anabranch.kernel.provenance.births import Birth
-from anabranch.kernel.provenance.classify import ChangeKind, Marks, SnapshotMarks
+from anabranch.kernel.provenance.classify import ChangeKind, LastChanges, SnapshotMarks
 from tests.branches.histories import World, Wrong
 
 _SHORT = 10
@@ -84,12 +84,12 @@ def own_merges_are_changes_of_main(patch):
 
 @mutation(56)
 def appends_are_not_carried(patch):
-    _carried(patch, lambda m: Marks(0, m.overwritten))
+    _carried(patch, lambda m: LastChanges(0, m.overwritten))
 
 
 @mutation(58)
 def overwrites_are_not_carried(patch):
-    _carried(patch, lambda m: Marks(m.appended, 0))
+    _carried(patch, lambda m: LastChanges(m.appended, 0))
 
 
 @mutation(5)
@@ -107,7 +107,7 @@ def seen_moves_with_taken(patch):
         ids = [end.snapshot.id for end in self.merges.values() if end.snapshot is not None]
         return Newest(enumerate(ids))
 
-    patch(standing.Standing, "seen", seen)
+    patch(state.MergeState, "seen", seen)
 
 
 @mutation(0)
@@ -123,7 +123,7 @@ def taken_stays_at_the_fork(patch):
 
 @mutation(1)
 def theirs_does_not_move_seen(patch):
-    patch(standing.Standing, "seen", lambda self, schema: {})
+    patch(state.MergeState, "seen", lambda self, schema: {})
 
 
 @mutation(3)
@@ -133,12 +133,12 @@ def rollbacks_undo_nothing(patch):
 
 @mutation(3)
 def compactions_of_main_are_overwrites(patch):
-    _marked(patch, CommitKind.COMPACT, lambda row, snapshot: Marks(overwritten=snapshot.id))
+    _marked(patch, CommitKind.COMPACT, lambda row, snapshot: LastChanges(overwritten=snapshot.id))
 
 
 @mutation(0)
 def overwrites_are_appends(patch):
-    _marked(patch, CommitKind.OVERWRITE, lambda row, snapshot: Marks(appended=snapshot.id))
+    _marked(patch, CommitKind.OVERWRITE, lambda row, snapshot: LastChanges(appended=snapshot.id))
 
 
 @mutation(0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anabranch.lineage.lag import BranchLag
 
 
-class Branching(TableView):
+class BranchMethods(TableView):
     """Table methods that create branches, and bring them into main."""
 
     def create_branch(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from anabranch.compare import Diff
 
 
-class Comparing(TableView):
+class CompareMethods(TableView):
     """Table methods that compare and audit."""
 
     def diff(self, left: str = "main", right: str | None = None) -> Diff:

@@ -11,8 +11,8 @@ from anabranch.kernel.replacement.expected import Expected, ExpectedMain
 from anabranch.kernel.replacement.group import Member, planned_group, replace_group
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
 from anabranch.kernel.replacement.release import release_due
+from anabranch.kernel.replacement.request import Replacement, Seen
 from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
-from anabranch.kernel.replacement.wishes import Replacement, Seen
 from anabranch.lineage.coverage import coverage
 from anabranch.lineage.only_on_main import only_on_main
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED

@@ -17,7 +17,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.kernel.repair.health import size_text
 
 if TYPE_CHECKING:
-    from anabranch.table.reading import Reading
+    from anabranch.table.reading import ReadMethods
 
 _MOST_BARS = 30
 _WIDTH, _ROW, _TEXT = 760, 20, 250
@@ -72,7 +72,7 @@ class Chart:
         Path(path).write_text(self.svg(), encoding="utf-8")
 
 
-def plot(table: Reading, what: str) -> Chart:
+def plot(table: ReadMethods, what: str) -> Chart:
     """Return a chart of a table. Raises `InvalidInputError` for one that there is not."""
     made = _CHARTS.get(what)
     if made is None:
@@ -82,7 +82,7 @@ def plot(table: Reading, what: str) -> Chart:
     return made(table)
 
 
-def _sizes(table: Reading) -> Chart:
+def _sizes(table: ReadMethods) -> Chart:
     rows = table.system("partitions").select(["partition", "file_size_in_bytes"]).to_pylist()
     sizes = sorted(((r["file_size_in_bytes"], r["partition"] or "(all rows)") for r in rows), reverse=True)
     shown = sizes[: _MOST_BARS if len(sizes) <= _MOST_BARS else _MOST_BARS - 1]
@@ -92,7 +92,7 @@ def _sizes(table: Reading) -> Chart:
     return Chart(f"Size of {table.name}", tuple((name, float(size), size_text(size)) for size, name in shown))
 
 
-def _commits(table: Reading) -> Chart:
+def _commits(table: ReadMethods) -> Chart:
     rows = table.system("snapshots").select(["commit_time", "delta_record_count", "commit_kind"]).to_pylist()
     added = [
         (row["commit_time"], max(0, row["delta_record_count"] or 0))
@@ -123,7 +123,7 @@ def _number(count: int, of: str) -> str:
     return f"{count:,} {of}" if count == 1 else f"{count:,} {of}s"
 
 
-def _lag(table: Reading) -> Chart:
+def _lag(table: ReadMethods) -> Chart:
     rows = table.system("snapshots").select(["snapshot_id", "commit_time", "watermark"]).to_pylist()
     lags = [
         (row["snapshot_id"], row["commit_time"].timestamp() - row["watermark"] / 1000)
@@ -136,7 +136,7 @@ def _lag(table: Reading) -> Chart:
     )
 
 
-_CHARTS: dict[str, Callable[[Reading], Chart]] = {"sizes": _sizes, "commits": _commits, "lag": _lag}
+_CHARTS: dict[str, Callable[[ReadMethods], Chart]] = {"sizes": _sizes, "commits": _commits, "lag": _lag}
 _STEPS: Sequence[int] = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 31_536_000)
 
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from anabranch.errors import AlreadyExistsError, AnabranchError, CommitConflictError, StorageError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.branch_log import open_branch
-from anabranch.table.branching import Branching
-from anabranch.table.comparing import Comparing
-from anabranch.table.keeping import Keeping
+from anabranch.table.branching import BranchMethods
+from anabranch.table.comparing import CompareMethods
+from anabranch.table.tags import TagMethods
 
 if TYPE_CHECKING:
     from anabranch.audit import Checks, Verdict
     from anabranch.kernel.merge.result import MergeResult
 
-T = TypeVar("T", bound="Publishing")
+T = TypeVar("T", bound="PublishMethods")
 
 
-class Publishing(Keeping, Branching, Comparing):
+class PublishMethods(TagMethods, BranchMethods, CompareMethods):
     """Table methods that publish rows after an audit."""
 
     def publish(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from anabranch.table.plotting import Chart
 
 
-class Reading(TableView):
+class ReadMethods(TableView):
     """Table methods that read."""
 
     def scan(

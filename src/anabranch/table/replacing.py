@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anabranch.kernel.replacement.result import ReplaceResult
 
 
-class Replacing(TableView):
+class ReplaceMethods(TableView):
     """Table methods that replace main."""
 
     def replace_main_branch(
@@ -61,8 +61,8 @@ class Replacing(TableView):
         from anabranch.kernel.replacement.expected import Expected
         from anabranch.kernel.replacement.release import release_due
         from anabranch.kernel.replacement.replace import planned, replace_main
+        from anabranch.kernel.replacement.request import Replacement
         from anabranch.kernel.replacement.result import ReplaceResult
-        from anabranch.kernel.replacement.wishes import Replacement
         from anabranch.lineage.coverage import coverage
         from anabranch.lineage.merging import replaced_origin
         from anabranch.lineage.only_on_main import only_on_main

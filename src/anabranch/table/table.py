@@ -20,18 +20,28 @@ from anabranch.kernel.refs.moments import MOMENT_OPTIONS, place_and_moment, reso
 from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.time_travel import at_watermark
 from anabranch.options import BRANCH
-from anabranch.table.branching import Branching
-from anabranch.table.comparing import Comparing
-from anabranch.table.keeping import Keeping
-from anabranch.table.publishing import Publishing
-from anabranch.table.reading import Reading
-from anabranch.table.replacing import Replacing
-from anabranch.table.tending import Tending
-from anabranch.table.tracing import Tracing
-from anabranch.table.writing import Writing
+from anabranch.table.branching import BranchMethods
+from anabranch.table.comparing import CompareMethods
+from anabranch.table.lineage import LineageMethods
+from anabranch.table.maintenance import MaintenanceMethods
+from anabranch.table.publishing import PublishMethods
+from anabranch.table.reading import ReadMethods
+from anabranch.table.replacing import ReplaceMethods
+from anabranch.table.tags import TagMethods
+from anabranch.table.writing import WriteMethods
 
 
-class Table(Publishing, Reading, Writing, Keeping, Branching, Comparing, Replacing, Tending, Tracing):
+class Table(
+    PublishMethods,
+    ReadMethods,
+    WriteMethods,
+    TagMethods,
+    BranchMethods,
+    CompareMethods,
+    ReplaceMethods,
+    MaintenanceMethods,
+    LineageMethods,
+):
     """One branch of a table, at its newest state or pinned to a moment.
 
     Example:

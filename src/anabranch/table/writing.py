@@ -55,7 +55,7 @@ _MOST_COLLISIONS: Final = 20
 """Number of concurrent schema changes after which appending rows with new columns gives up."""
 
 
-class Writing(TableView):
+class WriteMethods(TableView):
     """Table methods that write."""
 
     def append(self, data: Any, *, schema: Literal["merge"] | None = None) -> Snapshot:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from anabranch import InvalidInputError, Table
 from anabranch.lineage.questions.topology import jobs, topology
 from anabranch.lineage.trace import Job, Trace
-from anabranch.table.tracing import TableLineage
+from anabranch.table.lineage import TableLineage
 from anabranch.ui.asked import Asked
 from anabranch.ui.site import Site
 

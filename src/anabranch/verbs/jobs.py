@@ -141,8 +141,8 @@ def run(
     another branch took the place of main; 4 another process runs or took one; 5 Spark's JVM is gone; 141 nobody reads standard output.
     """
     from anabranch.jobs import command
-    from anabranch.jobs.keeping import keeping_of
     from anabranch.jobs.lag import lags_of
+    from anabranch.jobs.maintenance import keeping_of
 
     spark = command.Spark(master, settings(conf), loud=caller.is_loud)
     jobs = command.declared(files, job or (), warehouse=caller.warehouse, spark=spark)

@@ -37,7 +37,7 @@ class Choice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes(JsonRecord):
+class MergeRequest(JsonRecord):
     """Conflict choices that a person makes beforehand."""
 
     everywhere: Choice | None = None
@@ -54,7 +54,7 @@ class Wishes(JsonRecord):
 _EVERYWHERE: Final = "*"
 
 
-def wishes_of(resolve: str | Mapping[str, str] | None, *, allow_source_overlap: bool = False) -> Wishes:
+def wishes_of(resolve: str | Mapping[str, str] | None, *, allow_source_overlap: bool = False) -> MergeRequest:
     """Parse a person's choices: one for all partitions, or one by partition with ``*`` for all others.
 
     Raises `InvalidInputError` for another choice than ``ours`` and ``theirs``.
@@ -68,7 +68,7 @@ def wishes_of(resolve: str | Mapping[str, str] | None, *, allow_source_overlap: 
         )
     choices = {partition: Choice(choice) for partition, choice in given.items()}
     everywhere = choices.pop(_EVERYWHERE, None)
-    return Wishes(everywhere, choices, allow_source_overlap)
+    return MergeRequest(everywhere, choices, allow_source_overlap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class MergeRecord(JsonFile):
     """The branch's newest schema, which is merged; that of `head` may be older."""
     main: SnapshotRef
     """The newest snapshot of main before the merge; the merge's own comes after it."""
-    wishes: Wishes
+    wishes: MergeRequest
     created_millis: int
     """Epoch milliseconds."""
 

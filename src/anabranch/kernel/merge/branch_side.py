@@ -12,7 +12,7 @@ from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
 from anabranch.kernel.log.merge_record import MergeLog
 from anabranch.kernel.merge.cases import Case
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.merge.standing import Standing, before_gap
+from anabranch.kernel.merge.state import MergeState, before_gap
 from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles, Young
 from anabranch.kernel.provenance.classify import ChangeKind
@@ -66,7 +66,7 @@ class BranchSide:
             "create a branch from a tag of today's main, and write the rows to that.",
         )
 
-    def cases(self, found: Standing, schema: TableSchema) -> list[Case]:
+    def cases(self, found: MergeState, schema: TableSchema) -> list[Case]:
         """Return the partitions that the branch changed, in the order of their folders."""
         taken = found.taken
         changed, by_branch = self._changed(found, taken, schema)
@@ -100,7 +100,7 @@ class BranchSide:
         return sorted(cases, key=lambda case: case.text)
 
     def _changed(
-        self, found: Standing, taken: SnapshotRef, schema: TableSchema
+        self, found: MergeState, taken: SnapshotRef, schema: TableSchema
     ) -> tuple[dict[PartitionKey, bytes], dict[PartitionKey, Done]]:
         """Return the partitions that the branch changed since `taken`, each with a row; and the kind of change."""
         theirs = self.since(taken)
@@ -110,7 +110,7 @@ class BranchSide:
         return changed, {key: done[key] for key in changed}
 
     def _places(
-        self, found: Standing, theirs: Side, taken: SnapshotRef, schema: TableSchema
+        self, found: MergeState, theirs: Side, taken: SnapshotRef, schema: TableSchema
     ) -> tuple[dict[PartitionKey, bytes], Mapping[PartitionKey, frozenset[str]]]:
         """Return partitions that the branch may have changed, and main's files there if these must be compared."""
         rows = theirs.rows()

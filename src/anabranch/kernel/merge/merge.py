@@ -47,7 +47,7 @@ from anabranch.kernel.log.merge_record import (
     MergeEnd,
     MergeLog,
     MergeRecord,
-    Wishes,
+    MergeRequest,
     merge_log,
     put_end,
     put_record,
@@ -58,7 +58,7 @@ from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.fence_snapshot import fence_on_top, put_fence
 from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
 from anabranch.kernel.merge.result import MergeResult, merged_partitions
-from anabranch.kernel.merge.standing import end_of
+from anabranch.kernel.merge.state import end_of
 from anabranch.kernel.provenance.notes import find_notes
 from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import past_since
@@ -70,7 +70,7 @@ _ROUNDS = 50
 def merge_branch(
     main: TableContext,
     name: str,
-    wishes: Wishes | None = None,
+    wishes: MergeRequest | None = None,
     *,
     dry_run: bool = False,
     overlap: SourceOverlap | None = None,
@@ -100,7 +100,7 @@ def merge_branch(
             f"branches are merged into main, not into branch '{main.branch}'",
             hint="open the table without naming a branch.",
         )
-    merging = _Merging(main_of(main), name, wishes or Wishes(), overlap, audit, origin)
+    merging = _Merging(main_of(main), name, wishes or MergeRequest(), overlap, audit, origin)
     if dry_run:
         return merging.preview()
     for _ in range(_ROUNDS):
@@ -125,7 +125,7 @@ class _Merging:
 
     main: TableContext
     name: str
-    wishes: Wishes
+    wishes: MergeRequest
     overlap: SourceOverlap | None
     audit: str | bool | None = None
     origin: Origin | None = None

@@ -22,13 +22,13 @@ from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts
-from anabranch.kernel.log.merge_record import Choice, MergeLog, Wishes
+from anabranch.kernel.log.merge_record import Choice, MergeLog, MergeRequest
 from anabranch.kernel.merge.branch_side import BranchSide
 from anabranch.kernel.merge.cases import Case, conflict_of
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
-from anabranch.kernel.merge.standing import Standing, descent_conflict, standing_of
+from anabranch.kernel.merge.state import MergeState, descent_conflict, standing_of
 from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
 from anabranch.kernel.provenance.notes import Notes, keep_notes
 from anabranch.kernel.provenance.origin import Origin
@@ -121,7 +121,7 @@ class MergePlanner:
         branch: TableContext,
         head: Snapshot,
         log: MergeLog,
-        wishes: Wishes,
+        wishes: MergeRequest,
         *,
         schema_id: int,
         overlap: SourceOverlap | None = None,
@@ -258,7 +258,7 @@ class MergePlanner:
             return _Settled(case, Outcome.KEPT, wish) if wish == Choice.OURS else share
         return _Settled(case, outcome, None if conflict is None else wish, share)
 
-    def _overlaps(self, found: Standing, theirs: Side) -> list[MergeConflict]:
+    def _overlaps(self, found: MergeState, theirs: Side) -> list[MergeConflict]:
         """Find events that main has already, by the records of what was read from the sources."""
         if self._overlap is None or self._wishes.allow_source_overlap:
             return []
@@ -268,7 +268,7 @@ class MergePlanner:
         return [*self._overlap(ours, counting(later))]
 
     def _whole(
-        self, base: Base, found: Standing, schema: MergedSchema, settled: Sequence[_Settled]
+        self, base: Base, found: MergeState, schema: MergedSchema, settled: Sequence[_Settled]
     ) -> MergePlan:
         entries = MergeEntries(base, self._branch, self._side.files, schema.schema, frozenset())
         added = [entry.file.file_name for one in settled for entry in one.share.added]
@@ -302,7 +302,7 @@ def _merged_meanwhile(branch: str) -> MergeConflict:
     )
 
 
-def _is_all_of_main(found: Standing, settled: Sequence[_Settled]) -> bool:
+def _is_all_of_main(found: MergeState, settled: Sequence[_Settled]) -> bool:
     """Whether main will contain exactly what the branch does."""
     span = found.main.span
     is_still = found.main.gap_until is None and (span is None or not (span.marks or span.wide))

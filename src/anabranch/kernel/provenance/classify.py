@@ -61,14 +61,14 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class LastChanges:
     """Ids of the newest snapshots that changed a partition; 0 for none."""
 
     appended: int = 0
     overwritten: int = 0
 
-    def __or__(self, other: Marks) -> Marks:
-        return Marks(max(self.appended, other.appended), max(self.overwritten, other.overwritten))
+    def __or__(self, other: LastChanges) -> LastChanges:
+        return LastChanges(max(self.appended, other.appended), max(self.overwritten, other.overwritten))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Span:
     """Stamp of the snapshot before the first, if it is known."""
     end: str
     """Stamp of the last."""
-    marks: Mapping[bytes, Marks] = field(default_factory=dict)
+    marks: Mapping[bytes, LastChanges] = field(default_factory=dict)
     """By partition row."""
     wide: tuple[WideOverwrite, ...] = ()
     merges: tuple[MergeMade, ...] = ()
@@ -134,7 +134,7 @@ class Span:
                 last=int(value["last"]),
                 before=value["before"],
                 end=str(value["end"]),
-                marks={bytes.fromhex(row): Marks(int(a), int(o)) for row, a, o in value["marks"]},
+                marks={bytes.fromhex(row): LastChanges(int(a), int(o)) for row, a, o in value["marks"]},
                 wide=tuple(WideOverwrite(int(i), int(s), spec) for i, s, spec in value["wide"]),
                 merges=tuple(MergeMade(int(k), int(i), str(stamp)) for k, i, stamp in value["merges"]),
                 rollbacks=tuple((int(i), int(target)) for i, target in value["rollbacks"]),
@@ -163,7 +163,7 @@ def span_of(
 
     Raises `CorruptTableError` if their changes can no longer be read.
     """
-    marks: dict[bytes, Marks] = {}
+    marks: dict[bytes, LastChanges] = {}
     wide: list[WideOverwrite] = []
     merges: list[MergeMade] = []
     rollbacks: list[tuple[int, int]] = []
@@ -202,7 +202,7 @@ def span_of(
 class SnapshotMarks:
     """Changes of one snapshot."""
 
-    partitions: Mapping[bytes, Marks]
+    partitions: Mapping[bytes, LastChanges]
     wide: tuple[WideOverwrite, ...] = ()
 
     def to_list(self) -> list[Any]:
@@ -219,7 +219,9 @@ class SnapshotMarks:
         rows, wide = value
         return cls(
             {
-                bytes.fromhex(row): Marks(snapshot_id if appended else 0, snapshot_id if overwritten else 0)
+                bytes.fromhex(row): LastChanges(
+                    snapshot_id if appended else 0, snapshot_id if overwritten else 0
+                )
                 for row, appended, overwritten in rows
             },
             tuple(WideOverwrite(snapshot_id, int(schema_id), spec) for schema_id, spec in wide),
@@ -256,7 +258,7 @@ def marks_of(context: TableContext, snapshot: Snapshot, delta: EntryFrame | None
     """
     entries = delta_of(context, snapshot, DELTA_COLUMNS) if delta is None else delta
     partitions = _rows_by_partition(entries.df)
-    appended, overwritten = Marks(appended=snapshot.id), Marks(overwritten=snapshot.id)
+    appended, overwritten = LastChanges(appended=snapshot.id), LastChanges(overwritten=snapshot.id)
     both = appended | overwritten
     match snapshot.commit_kind:
         case CommitKind.APPEND | CommitKind.OVERWRITE if MERGE_PROPERTY in snapshot.properties:

@@ -28,7 +28,7 @@ from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.carry import behind
 from anabranch.kernel.provenance.classify import (
     ChangeKind,
-    Marks,
+    LastChanges,
     MarksReader,
     MergeMade,
     Span,
@@ -163,12 +163,14 @@ def works(
     compared = _compared(side, in_doubt, schema, before_gap, besides)
     wide = _wide(side, places)
     return {
-        key: _done(done.get(key, Marks()) | wide.get(key, Marks()), compared.get(key), since.get(key, 0))
+        key: _done(
+            done.get(key, LastChanges()) | wide.get(key, LastChanges()), compared.get(key), since.get(key, 0)
+        )
         for key in places
     }
 
 
-def _done(marks: Marks, compared: ChangeKind | None, since: int) -> Done:
+def _done(marks: LastChanges, compared: ChangeKind | None, since: int) -> Done:
     if marks.overwritten > since:
         return Done(ChangeKind.OVERWRITTEN, (marks.overwritten,))
     if compared == ChangeKind.UNKNOWN:
@@ -180,11 +182,11 @@ def _done(marks: Marks, compared: ChangeKind | None, since: int) -> Done:
 
 def _marks(
     span: Span | None, places: Mapping[PartitionKey, bytes], schema: TableSchema
-) -> dict[PartitionKey, Marks]:
-    found: dict[PartitionKey, Marks] = {}
+) -> dict[PartitionKey, LastChanges]:
+    found: dict[PartitionKey, LastChanges] = {}
     for key, row in keyed([] if span is None else span.marks, schema):
         if span is not None and key in places:
-            found[key] = found.get(key, Marks()) | span.marks[row]
+            found[key] = found.get(key, LastChanges()) | span.marks[row]
     return found
 
 
@@ -209,12 +211,12 @@ def _compared(
     return found
 
 
-def _wide(side: Side, places: Mapping[PartitionKey, bytes]) -> dict[PartitionKey, Marks]:
+def _wide(side: Side, places: Mapping[PartitionKey, bytes]) -> dict[PartitionKey, LastChanges]:
     """Return the marks of overwrites that also cover partitions without files."""
-    found: dict[PartitionKey, Marks] = {}
+    found: dict[PartitionKey, LastChanges] = {}
     for wide in () if side.span is None else side.span.wide:
         for key in covered(side.context, wide, places):
-            found[key] = found.get(key, Marks()) | Marks(overwritten=wide.snapshot_id)
+            found[key] = found.get(key, LastChanges()) | LastChanges(overwritten=wide.snapshot_id)
     return found
 
 

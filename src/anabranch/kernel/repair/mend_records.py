@@ -25,7 +25,7 @@ from anabranch.kernel.log.ledger import page_again
 from anabranch.kernel.log.main_pointer import find_copy, find_pointer
 from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts, merge_facts
 from anabranch.kernel.log.merge_pins import branch_pin
-from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, Wishes
+from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, MergeRequest
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.seals import stay
 from anabranch.kernel.log.tag_log import find_tag
@@ -172,7 +172,7 @@ def _merge_record(
         made_on = found.properties.get(BRANCH_PROPERTY, main.branch_uuid)
         before = SnapshotRef(made_on, found.id - 1, found.properties.get(PARENT_PROPERTY, ""))
         created = found.time_millis
-    record = MergeRecord(number, tag.snapshot, schema.id, before, Wishes(), created)
+    record = MergeRecord(number, tag.snapshot, schema.id, before, MergeRequest(), created)
     return "the tag that holds what was merged", record.to_json()
 
 

@@ -9,7 +9,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.provenance.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.check import refusal
-from anabranch.kernel.replacement.wishes import Replacing
+from anabranch.kernel.replacement.request import Replacing
 
 WAIT_BY_DEFAULT: Final = 3_600_000
 """Default wait in milliseconds."""

@@ -31,8 +31,8 @@ from anabranch.kernel.log.replacement_facts import replace_facts
 from anabranch.kernel.replacement.common_past import last_in_common
 from anabranch.kernel.replacement.copy_history import tag_clashes
 from anabranch.kernel.replacement.expected import Expected, identified
+from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.kernel.replacement.standing import standing
-from anabranch.kernel.replacement.wishes import Replacement, Replacing
 
 
 def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -> Replacing:

@@ -35,8 +35,8 @@ from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.kernel.provenance.past import counting
 from anabranch.kernel.replacement.catch_up import catch_up
 from anabranch.kernel.replacement.check import check, moved_from
+from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.kernel.replacement.result import ReplaceResult
-from anabranch.kernel.replacement.wishes import Replacement, Replacing
 
 
 def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult:

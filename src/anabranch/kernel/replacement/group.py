@@ -29,9 +29,9 @@ from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import planned
+from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.sealing import follow_up, last_replacement
-from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.storage.protocol import Storage
 
 

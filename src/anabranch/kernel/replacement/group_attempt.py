@@ -20,6 +20,7 @@ from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.catch_up import last_look
 from anabranch.kernel.replacement.copy_history import CopiedPast
 from anabranch.kernel.replacement.group_result import GroupResult
+from anabranch.kernel.replacement.request import Replacing
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.sealing import (
     end_main,
@@ -30,7 +31,6 @@ from anabranch.kernel.replacement.sealing import (
     pointer_after,
     seal_timeout,
 )
-from anabranch.kernel.replacement.wishes import Replacing
 from anabranch.storage.protocol import Storage
 
 

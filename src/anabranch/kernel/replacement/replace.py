@@ -27,6 +27,7 @@ from anabranch.kernel.replacement.check import check, moved, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
 from anabranch.kernel.replacement.expected import identified
 from anabranch.kernel.replacement.release import take_back
+from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.sealing import (
     end_main,
@@ -37,7 +38,6 @@ from anabranch.kernel.replacement.sealing import (
     pointer_after,
     seal_timeout,
 )
-from anabranch.kernel.replacement.wishes import Replacement, Replacing
 
 _REQUESTS: Final = 3
 

@@ -29,7 +29,7 @@ from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.replacement.catch_up import last_catch_up
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_refs, drop_stale
-from anabranch.kernel.replacement.wishes import Replacement, Replacing
+from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.options import BRANCH_SEAL_TIMEOUT
 
 

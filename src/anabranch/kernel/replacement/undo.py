@@ -15,8 +15,8 @@ from anabranch.kernel.log.main_branch import former_main, main_of
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import decide
+from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.kernel.replacement.standing import last_standing
-from anabranch.kernel.replacement.wishes import Replacement, Replacing
 
 
 def undo_replace(

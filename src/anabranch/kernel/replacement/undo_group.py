@@ -19,9 +19,9 @@ from anabranch.kernel.replacement.group import groups_of
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
 from anabranch.kernel.replacement.release import take_back
+from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.standing import last_standing, standing
-from anabranch.kernel.replacement.wishes import Replacement, Replacing
 from anabranch.storage.protocol import Storage
 
 

@@ -17,8 +17,8 @@ from anabranch.scan.scan import Scan
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.compiled import NotCompiledError, compiled_object
 from anabranch.spark.native.internals import internal_rows
+from anabranch.spark.native.read_plans import Query
 from anabranch.spark.native.table_scan import SizeStatistics
-from anabranch.spark.native.ways import Query
 from anabranch.spark.types.arrow_values import to_schema
 from anabranch.spark.types.columns import arrow_schema, spark_schema
 

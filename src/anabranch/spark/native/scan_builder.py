@@ -16,8 +16,8 @@ from anabranch.spark.native.aggregates import AnsweredScan, answered_scan
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import settled_parts
 from anabranch.spark.native.portable import portable_scan
+from anabranch.spark.native.read_plans import Portable, Query
 from anabranch.spark.native.table_scan import TableScan
-from anabranch.spark.native.ways import Portable, Query
 
 
 class ScanBuilder(JavaProxy):

@@ -1,4 +1,4 @@
-"""DataSource V2 scan of a table, as Spark sees it; `anabranch.spark.native.ways` finds the rows.
+"""DataSource V2 scan of a table, as Spark sees it; `anabranch.spark.native.read_plans` finds the rows.
 
 The planner chooses files by the filters and columns of a query. While the query runs it may tell which partitions a
 join has left over; then those of the others are left out as well.
@@ -23,7 +23,7 @@ from anabranch.spark.jvm.answers import Answers
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.internals import literal_texts
 from anabranch.spark.native.literals import literal_of_text
-from anabranch.spark.native.ways import Natively, Portable, Portably, Query, Way, way_of
+from anabranch.spark.native.read_plans import NativePlan, Portable, PortablePlan, Query, ReadPlan, way_of
 
 _READ = "org.apache.spark.sql.connector.read"
 
@@ -49,7 +49,7 @@ class TableScan(JavaProxy):
         self._streams = streams
         self._is_stream = False
         self._deciding = threading.RLock()
-        self._decided: Way | None = None
+        self._decided: ReadPlan | None = None
         self._statistics: SizeStatistics | None = None
         self.answers = Answers(jvm)
         """Answers stored in the JVM: none for a stream, whose columns Spark does not ask for."""
@@ -70,7 +70,7 @@ class TableScan(JavaProxy):
         return schema
 
     def _schema(self) -> Any:
-        if isinstance(self._way, Natively):
+        if isinstance(self._way, NativePlan):
             return self._way.schema
         found, noted = self._way.inner.readSchema(), self._query.metadata
         if not any(noted.values()):
@@ -87,7 +87,7 @@ class TableScan(JavaProxy):
         scan = self._query.scan
         at = "never written" if scan.snapshot is None else f"snapshot {scan.snapshot.id}"
         asked = "" if self._query.predicate is None else f", {self._query.predicate}"
-        door = "" if isinstance(self._way, Natively) else ", portable door"
+        door = "" if isinstance(self._way, NativePlan) else ", portable door"
         return f"anabranch {scan.context.title} ({at}, {self._way.files} files{asked}{door})"
 
     def toBatch(self) -> Any:  # noqa: N802
@@ -103,7 +103,7 @@ class TableScan(JavaProxy):
 
     def filterAttributes(self) -> Any:  # noqa: N802
         """Return the partition columns that are read: runtime filters on them can leave out files."""
-        read = set(self._query.names) if isinstance(self._way, Natively) else set()
+        read = set(self._query.names) if isinstance(self._way, NativePlan) else set()
         names = tuple(name for name in self._query.scan.schema.partition_keys if name in read)
         return self.jvm.once(("references", *names), lambda: self._references(names))
 
@@ -111,7 +111,7 @@ class TableScan(JavaProxy):
         """Leave out files of partitions that a runtime filter, say of a join, excludes."""
         way = self._way
         asked = runtime_predicate(self.jvm, predicates, self._query.scan.schema.partition_fields)
-        if asked is not None and isinstance(way, Natively):
+        if asked is not None and isinstance(way, NativePlan):
             self._decided = way.only(asked)
             self.answers.forget("description", "toBatch", "estimateSizeInBytes")
 
@@ -138,7 +138,7 @@ class TableScan(JavaProxy):
     # Same as the default methods of Spark's Parquet source, which Py4J does not call.
 
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        if isinstance(self._decided, Portably):
+        if isinstance(self._decided, PortablePlan):
             return self._decided.inner.supportedCustomMetrics()
         return self.jvm.array("org.apache.spark.sql.connector.metric.CustomMetric", [])
 
@@ -149,7 +149,7 @@ class TableScan(JavaProxy):
         """Return whether rows come in batches. If left to the partitions, Spark plans them repeatedly to ask."""
         way = None if self._is_stream else self._way
         name = "PARTITION_DEFINED"
-        if isinstance(way, Natively):
+        if isinstance(way, NativePlan):
             name = "SUPPORTED" if way.is_columnar else "UNSUPPORTED"
         modes = self.jvm.of(f"{_READ}.Scan$ColumnarSupportMode")
         return self.jvm.once(name, lambda: modes.valueOf(name))
@@ -162,7 +162,7 @@ class TableScan(JavaProxy):
         )
 
     @property
-    def _way(self) -> Way:
+    def _way(self) -> ReadPlan:
         with self._deciding:
             if self._decided is None:
                 self._decided = way_of(self.jvm, self._query, self._portable)

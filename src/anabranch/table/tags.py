@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anabranch.maintenance.rollback import RollbackResult
 
 
-class Keeping(TableView):
+class TagMethods(TableView):
     """Table methods for tags, savepoints, consumers and rollback."""
 
     def tags(self, *, include_internal: bool = False) -> list[str]:

@@ -84,7 +84,7 @@ class Query:
         return str(self.columns.json())
 
 
-class Way(Protocol):
+class ReadPlan(Protocol):
     """Read path of a scan."""
 
     @property
@@ -103,7 +103,7 @@ class Way(Protocol):
 
 
 @dataclass(frozen=True)
-class Natively:
+class NativePlan:
     """Native read path: files read by Spark's own reader."""
 
     jvm: Jvm
@@ -118,7 +118,7 @@ class Natively:
     inner: Any
 
     @classmethod
-    def of(cls, jvm: Jvm, query: Query, generation: Generation) -> Natively:
+    def of(cls, jvm: Jvm, query: Query, generation: Generation) -> NativePlan:
         """Plan the files of a query. Raises ``Py4JError`` and `UnsupportedFeatureError` if Spark rejects them."""
         filters = None
         if query.filters is not None:
@@ -131,7 +131,7 @@ class Natively:
         )
         return cls(jvm, query.scan, query.columns_json, read, folders, folders, read(folders))
 
-    def only(self, runtime: BoundPredicate) -> Natively:
+    def only(self, runtime: BoundPredicate) -> NativePlan:
         """Return this without the partitions that runtime filters exclude; can be applied repeatedly."""
         folders = folders_matching(self.planned, runtime, self.scan.schema)
         return replace(self, folders=folders, inner=self.read(folders))
@@ -162,7 +162,7 @@ class Natively:
 
 
 @dataclass(frozen=True)
-class Portably:
+class PortablePlan:
     """Portable read path: files read by Python."""
 
     jvm: Jvm
@@ -185,7 +185,7 @@ class Portably:
         return estimated_bytes(self.jvm, size, read, whole)
 
 
-def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
+def way_of(jvm: Jvm, query: Query, portable: Portable) -> ReadPlan:
     """Choose the read path of a query: native where possible, else portable, with a warning."""
     found = _natively(jvm, query)
     if not isinstance(found, Obstacle):
@@ -196,10 +196,10 @@ def way_of(jvm: Jvm, query: Query, portable: Portable) -> Way:
     chosen = tuple(query.names or [scan.schema.fields[0].name])
     asked = replace(query.filtered, columns=chosen)
     columns = jvm.struct(spark_schema_json([scan.schema.field(name) for name in chosen]))
-    return Portably(jvm, asked, portable(asked, columns))
+    return PortablePlan(jvm, asked, portable(asked, columns))
 
 
-def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
+def _natively(jvm: Jvm, query: Query) -> NativePlan | Obstacle:
     scan = query.scan
     if scan.predicate is not None or scan.limit is not None:
         return Obstacle("the scan filters or limits rows itself")
@@ -211,6 +211,6 @@ def _natively(jvm: Jvm, query: Query) -> Natively | Obstacle:
     if len(made) > 1 or not made[0].is_plain:
         return Obstacle("there are files from before columns were renamed or given other types")
     try:
-        return Natively.of(jvm, query, made[0])
+        return NativePlan.of(jvm, query, made[0])
     except (Py4JError, UnsupportedFeatureError) as error:
         return Obstacle(not_as_expected(error))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anabranch.maintenance.orphans import Cleaning
 
 
-class Tending(TableView):
+class MaintenanceMethods(TableView):
     """Table methods for maintenance."""
 
     def compact(

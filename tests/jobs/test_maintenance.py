@@ -10,7 +10,7 @@ from anabranch.jobs import gone
 from anabranch.jobs.checkpoint import Beginning, all_checkpoints, default_checkpoint
 from anabranch.jobs.gone import remove_gone_checkpoints
 from anabranch.jobs.job import job
-from anabranch.jobs.keeping import Keeping, keeping_of
+from anabranch.jobs.maintenance import Keeping, keeping_of
 from tests.support.tables import make_table, rows
 
 OLD = 1_600_000_000

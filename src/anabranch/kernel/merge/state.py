@@ -26,7 +26,7 @@ from anabranch.kernel.scan.partitions import PartitionKey
 
 
 @dataclass(frozen=True)
-class Standing:
+class MergeState:
     """Merge state of a branch relative to one snapshot of main."""
 
     main: Side
@@ -58,7 +58,7 @@ def standing_of(
     born: Births,
     *,
     marks_by: MarksReader | None = None,
-) -> Standing | None:
+) -> MergeState | None:
     """Compute the merge state of a branch; None if the log of its merges is older than that state of main.
 
     Args:
@@ -91,7 +91,7 @@ def standing_of(
     taken = fork.snapshot
     if merges:
         taken = _head_of(log, max(merges), fork.branch_uuid)
-    return Standing(
+    return MergeState(
         side,
         dict(sorted(merges.items())),
         taken,
@@ -105,7 +105,7 @@ def _head_of(log: MergeLog, number: int, branch_uuid: str) -> SnapshotRef:
     return SnapshotRef(branch_uuid, head.id, head.stamp)
 
 
-def descent_conflict(main: TableContext, branch: TableContext, found: Standing) -> MergeConflict | None:
+def descent_conflict(main: TableContext, branch: TableContext, found: MergeState) -> MergeConflict | None:
     """Return a conflict if the branch's fork snapshot is not in the past of main."""
     if not found.main.is_other:
         return None
@@ -119,7 +119,7 @@ def descent_conflict(main: TableContext, branch: TableContext, found: Standing) 
     )
 
 
-def before_gap(found: Standing, branch: TableContext, log: MergeLog, schema: TableSchema) -> Names:
+def before_gap(found: MergeState, branch: TableContext, log: MergeLog, schema: TableSchema) -> Names:
     """Return main's files per partition as they were before a gap of unknown changes; empty without a gap."""
     until = found.main.gap_until
     if until is None:

@@ -32,7 +32,7 @@ class _Question(Protocol):
     def __call__(self, store: CommitStore, asked: AskedCommits, /, *, depth: int | None) -> Trace: ...
 
 
-class Tracing(TableView):
+class LineageMethods(TableView):
     """Table methods for lineage."""
 
     @property
