@@ -112,13 +112,13 @@ def seen_moves_with_taken(patch):
 
 @mutation(0)
 def taken_stays_at_the_fork(patch):
-    standing_of = merge_plan.standing_of
+    merge_state = merge_plan.merge_state
 
     def stuck(main, head, branch, *rest, **how):
         fork = branch.fork
-        return replace(standing_of(main, head, branch, *rest, **how), taken=fork.snapshot)
+        return replace(merge_state(main, head, branch, *rest, **how), taken=fork.snapshot)
 
-    patch(merge_plan, "standing_of", stuck)
+    patch(merge_plan, "merge_state", stuck)
 
 
 @mutation(1)
@@ -176,12 +176,12 @@ def files_are_declared_under_the_newest_schema(patch):
 
 @mutation(16, steps=60)
 def columns_are_compared_with_those_of_the_fork(patch):
-    standing_of = merge_plan.standing_of
+    merge_state = merge_plan.merge_state
 
     def first(main, head, branch, *rest):
-        return replace(standing_of(main, head, branch, *rest), taken_schema=branch.fork.schema_id)
+        return replace(merge_state(main, head, branch, *rest), taken_schema=branch.fork.schema_id)
 
-    patch(merge_plan, "standing_of", first)
+    patch(merge_plan, "merge_state", first)
 
 
 def _carried(patch, kept):

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from anabranch.format.schema.ddl import parse_columns
 from anabranch.spark.catalog.properties import TableDefinition
-from anabranch.spark.catalog.replacement import StagedReplacement
+from anabranch.spark.catalog.replacement import NewContent
 from anabranch.spark.tasks.frame_writer import _AsPlanned
 from tests.support.dying import deaths
 from tests.support.tables import make_table
@@ -14,9 +14,7 @@ NEW = pa.table({"id": [7], "w": [1.5]})
 
 
 def replace(table):
-    replacement = StagedReplacement(
-        table, TableDefinition(parse_columns("id BIGINT, w DOUBLE"), comment="new")
-    )
+    replacement = NewContent(table, TableDefinition(parse_columns("id BIGINT, w DOUBLE"), comment="new"))
     replacement._files = _AsPlanned(table, replacement.schema).writer().write([NEW])
     replacement.put_in_place()
 

@@ -28,7 +28,7 @@ from anabranch.kernel.merge.cases import Case, conflict_of
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
-from anabranch.kernel.merge.state import MergeState, descent_conflict, standing_of
+from anabranch.kernel.merge.state import MergeState, descent_conflict, merge_state
 from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
 from anabranch.kernel.provenance.notes import Notes, keep_notes
 from anabranch.kernel.provenance.origin import Origin
@@ -185,7 +185,7 @@ class MergePlanner:
         if self._marks is None or self._on != base.context:
             self._on, self._marks = base.context, MarksReader(base.context, self._notes.marks)
         self._main = past_since(base.context, base.snapshot, self._fork.snapshot, known=self._main)
-        found = standing_of(
+        found = merge_state(
             base.context, self._main, self._branch, self._log, self._side.files.born, marks_by=self._marks
         )
         if found is None:

@@ -50,7 +50,7 @@ class MergeState:
         }
 
 
-def standing_of(
+def merge_state(
     main: TableContext,
     past: Past,
     branch: TableContext,

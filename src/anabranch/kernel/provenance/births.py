@@ -21,7 +21,7 @@ from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.provenance.past import Past, past_since, rolled_back_to
 
 MIXED: Final = -1
-"""LastChanges a file with rows from both sides of a point, in place of an age."""
+"""Marks a file with rows from both sides of a point, in place of an age."""
 _COLUMNS: Final = ("kind", "partition", "bucket", "level", "file_name")
 
 Place = tuple[bytes, int]

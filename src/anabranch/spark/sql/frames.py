@@ -68,7 +68,7 @@ class Frames:
             )
             for number, (reference, name) in enumerate(found)
         }
-        # LastChanges that no statement has stand for the frames' names until all braces are doubled, as PySpark wants it.
+        # Marks that no statement has stand for the frames' names until all braces are doubled, as PySpark wants it.
         marks = [f"\0{key}\0" for key in frames]
         spliced = replaced(text, [(r, mark) for (r, _), mark in zip(found, marks, strict=True)])
         spliced = spliced.replace("{", "{{").replace("}", "}}")
