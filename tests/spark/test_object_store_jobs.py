@@ -1,9 +1,11 @@
 """Jobs of a warehouse in an object store, which Spark has no connector for: their machines may be lost at any time."""
 
+import pickle
 import shutil
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import InputPartition
 
 import anabranch
 from anabranch.cascade import run_cascade
@@ -11,7 +13,10 @@ from anabranch.jobs.job import job
 from anabranch.jobs.run import Run, Schedule, run_jobs
 from anabranch.jobs.supervise import Policy
 from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.spark.source.system_tables import SystemReader, system_read
+from anabranch.spark.types.columns import arrow_schema
 from anabranch.storage import open_storage
+from anabranch.storage.settings import variables_of
 from tests.support.s3 import running_s3
 
 pytestmark = pytest.mark.s3
@@ -140,3 +145,18 @@ def test_why_spark_does_not_read_by_itself_is_told_once(lake, caplog):
     assert all("hadoop-aws, through which Spark reads s3a://, is not installed" in line for line in said), (
         said
     )
+
+
+@pytest.mark.parametrize("path", ["db.t$snapshots", "sys.tables"])
+def test_tasks_open_the_store_of_system_tables_without_settings_of_their_own(server, monkeypatch, path):
+    """On a cluster neither the environment of the driver nor its files are theirs."""
+    url, told = server.new_url(), variables_of(server.options)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    anabranch.connect(url).create_table("db.t", data=[{"k": 1}])
+    read = system_read({"warehouse": url, "path": path})
+    reader = pickle.dumps(SystemReader(read, arrow_schema(read.schema.fields)))
+    for name in told:
+        monkeypatch.delenv(name)
+    (batch,) = pickle.loads(reader).read(InputPartition(0))
+    assert batch.num_rows == 1

@@ -25,7 +25,7 @@ from anabranch.kernel.scan.request import ScanRequest
 from anabranch.options import BRANCH, PATH, SCAN_MODE, WAREHOUSE
 from anabranch.spark.context.options import MOMENT_KEYS, table_options
 from anabranch.storage.memory import MemoryStorage
-from anabranch.storage.open import open_storage
+from anabranch.storage.open import open_storage, settings_of
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.scan_modes import first_position, scan_mode
 from anabranch.system_tables import lake_table_of
@@ -188,6 +188,13 @@ def _storage(place: str, options: Mapping[str, str]) -> Storage:
             hint="use a folder, or an object store.",
         )
     return storage
+
+
+def store_settings(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return options that open the store of a table, or of its warehouse, in processes that lack this one's settings."""
+    path = PATH.of(options) or ""
+    place = path if "/" in path else WAREHOUSE.of(options)
+    return {} if place is None else settings_of(_storage(place, options))
 
 
 def warehouse_of(options: Mapping[str, str]) -> Storage | None:

@@ -7,7 +7,7 @@ a moment (``scan.snapshot-id`` and the like), ``scan.filter`` and ``scan.columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -16,7 +16,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.lazy import lazy
 from anabranch.options import BRANCH, PATH, SCAN_COLUMNS, SCAN_FILTER
-from anabranch.spark.context.tables import catalog_of, names_moment, view_of
+from anabranch.spark.context.tables import catalog_of, names_moment, store_settings, view_of
 from anabranch.system_tables import (
     View,
     lake_table,
@@ -83,7 +83,8 @@ class SystemReader(DataSourceReader):
     """Reads a system table in one task."""
 
     def __init__(self, read: SystemRead, target: pa.Schema) -> None:
-        self._read = read
+        # The task may run where neither environment nor files say how to open the store.
+        self._read = replace(read, options={**read.options, **store_settings(read.options)})
         self._target = target
 
     def partitions(self) -> Sequence[InputPartition]:
