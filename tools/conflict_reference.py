@@ -204,6 +204,10 @@ GROUPS = {
                 "the moment is not part of the branch's history",
                 "roll back without `destructive`",
             ),
+            "TARGET_NOT_WHOLE": (
+                "files of the moment are gone, as another engine's expiry takes them",
+                "roll back to a newer moment; `verify` tells what is damaged",
+            ),
             "HISTORY_MOVED": ("the table was changed while it was looked at", "stop the writers and repeat"),
         },
     ),

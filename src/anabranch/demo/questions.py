@@ -1,6 +1,6 @@
 """The demo's queries in plain Spark SQL, run in a separate program beside the one that streams.
 
-    python -m anabranch.demo.questions WAREHOUSE MASTER
+    python -m anabranch.demo.questions WAREHOUSE MASTER CONF
 
 It reads statements from standard input as a list in JSON, carries them out one after the other over the catalog
 `lake`, and writes their answers as a list in JSON.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,13 @@ class QuestionRows:
         return [row[place] for row in self.rows]
 
 
-def ask(warehouse: str, statements: Sequence[str], log: Path, master: str) -> list[QuestionRows]:
+def ask(
+    warehouse: str, statements: Sequence[str], log: Path, master: str, conf: Mapping[str, str]
+) -> list[QuestionRows]:
     """Run statements in a separate Spark. Raises `AnabranchError` with the text of the log if it fails."""
     with log.open("ab") as sink:
         done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "anabranch.demo.questions", warehouse, master],
+            [sys.executable, "-m", "anabranch.demo.questions", warehouse, master, json.dumps(dict(conf))],
             input=json.dumps(statements).encode(),
             stdout=subprocess.PIPE,
             stderr=sink,
@@ -81,11 +83,11 @@ def ask(warehouse: str, statements: Sequence[str], log: Path, master: str) -> li
     ]
 
 
-def main(warehouse: str, master: str) -> None:
+def main(warehouse: str, master: str, conf: str = "{}") -> None:
     """Run the statements from standard input."""
     import anabranch.spark
 
-    spark = anabranch.spark.session(warehouse, master=master, **_SETTINGS)
+    spark = anabranch.spark.session(warehouse, master=master, **_SETTINGS, **json.loads(conf))
     answers = []
     for statement in json.load(sys.stdin):
         frame = spark.sql(statement)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +62,12 @@ class DemoResult:
 
 
 def run_demo(
-    *, days: int = 365, keep: str | None = None, master: str = "local[2]", quiet: bool = False
+    *,
+    days: int = 365,
+    keep: str | None = None,
+    master: str = "local[2]",
+    conf: Mapping[str, str] | None = None,
+    quiet: bool = False,
 ) -> DemoResult:
     """Run the whole story and check every row in the end.
 
@@ -70,6 +75,7 @@ def run_demo(
         days: number of days of the year that arrive.
         keep: an empty folder to run in, or a URL for the warehouse alone; a fresh temporary folder if None.
         master: of Spark. The machines of a cluster must see the folder into which the flights arrive.
+        conf: further settings of Spark.
         quiet: print nothing.
 
     Raises:
@@ -80,7 +86,7 @@ def run_demo(
     is_url = keep is not None and "://" in keep
     root = _empty(Path(keep)) if keep and not is_url else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
     started = time.monotonic()
-    story = _Story(root, keep if is_url else None, days, master, console)
+    story = _Story(root, keep if is_url else None, days, (master, conf or {}), console)
     with story.told():
         story.begin()
         story.go_wrong()
@@ -110,7 +116,14 @@ def _empty(folder: Path) -> Path:
 class _Story:
     """The paths of one run, and its chapters."""
 
-    def __init__(self, root: Path, warehouse: str | None, days: int, master: str, console: Console) -> None:
+    def __init__(
+        self,
+        root: Path,
+        warehouse: str | None,
+        days: int,
+        spark: tuple[str, Mapping[str, str]],
+        console: Console,
+    ) -> None:
         self.root = root
         self.warehouse = warehouse or str(root / "warehouse")
         self.lake: Lake = connect(self.warehouse)
@@ -119,8 +132,10 @@ class _Story:
                 f"there are tables in {self.warehouse}, and the demo begins without",
                 hint="give --keep a place where nothing is.",
             )
-        self.master = master
-        self.spark = ("--master", master, *_SPARK, *(() if master.startswith("local") else _SHARED))
+        self.master, self.conf = spark
+        given = [word for key, value in self.conf.items() for word in ("--conf", f"{key}={value}")]
+        shared = () if self.master.startswith("local") else _SHARED
+        self.spark = ("--master", self.master, *_SPARK, *shared, *given)
         self.days = source.days_of(source.flights())[:days]
         self.flights = pa.concat_tables([rows for _, rows in self.days])
         self.airports = Airports.of_environment()
@@ -254,7 +269,7 @@ class _Story:
 
     def result(self, seconds: float) -> DemoResult:
         """Collect the final state, queried in SQL and checked against the source."""
-        answers = tuple(ask(self.warehouse, ALL, self.root / "questions.log", self.master))
+        answers = tuple(ask(self.warehouse, ALL, self.root / "questions.log", self.master, self.conf))
         (windy,) = (answer for answer in answers if answer.statement == LATE_IN_WIND)
         found = facts.rows(self.lake, self.flights, sum(windy.column("flights")))
         if self.airports is not None:

@@ -120,11 +120,12 @@ def demo(
     master: Annotated[
         str, option("Spark master; a cluster's machines must see this one's files.")
     ] = "local[2]",
+    conf: Conf = None,
     *,
     caller: Called,
 ) -> Answer:
     """A stream of real flights goes wrong, is corrected on a branch and put in place while it runs; every row is checked."""
     from anabranch.demo.story import run_demo
 
-    facts = run_demo(days=days, keep=keep, master=master, quiet=caller.wants_values)
+    facts = run_demo(days=days, keep=keep, master=master, conf=settings(conf), quiet=caller.wants_values)
     return Answer(facts, code=0 if facts.correct else 1)
