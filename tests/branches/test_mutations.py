@@ -178,8 +178,8 @@ def files_are_declared_under_the_newest_schema(patch):
 def columns_are_compared_with_those_of_the_fork(patch):
     merge_state = merge_plan.merge_state
 
-    def first(main, head, branch, *rest):
-        return replace(merge_state(main, head, branch, *rest), taken_schema=branch.fork.schema_id)
+    def first(main, head, branch, *rest, **how):
+        return replace(merge_state(main, head, branch, *rest, **how), taken_schema=branch.fork.schema_id)
 
     patch(merge_plan, "merge_state", first)
 
