@@ -97,9 +97,9 @@ def what_follows_in_number_is_history():
 
 @mutation("main", 230)
 def late_writers_remove_by_name():
-    from anabranch.kernel.commit import foothold
+    from anabranch.kernel.commit import in_history
 
-    foothold._replace = foothold.delete_snapshot = lambda context, snapshot: context.storage.delete(
+    in_history._replace = in_history.delete_snapshot = lambda context, snapshot: context.storage.delete(
         context.layout.snapshot_path(snapshot.id)
     )
 
@@ -190,8 +190,8 @@ def replacements_do_not_look_whether_the_branch_is_there():
 
 @mutation("others", 600090, 1)
 def what_lies_below_another_engines_snapshot_is_history():
-    from anabranch.kernel.commit import foothold
+    from anabranch.kernel.commit import in_history
     from anabranch.kernel.log import ledger
 
-    foothold.has_taken_over = lambda manifests, newer, older: None
+    in_history.has_taken_over = lambda manifests, newer, older: None
     ledger.is_built_on = lambda manifests, newer, older: True

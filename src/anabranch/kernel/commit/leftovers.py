@@ -5,7 +5,7 @@ once free, could be given to an acknowledged commit before the removal happens. 
 continues history is stored in its place, in one step. It is a function of what it replaces and the newest snapshot
 only, so that several processes may do it at once, at any pace, and store the same.
 
-Acknowledgements stay true: a snapshot of ours was not acknowledged (its writer checks afterwards, see `foothold`,
+Acknowledgements stay true: a snapshot of ours was not acknowledged (its writer checks afterwards, see `in_history`,
 and commits again), so it is replaced by an empty one. Other engines do not check. What one appended is
 appended here, without what it was built on; any other change is kept under a tag ``leftover-<number>-<stamp>``.
 """

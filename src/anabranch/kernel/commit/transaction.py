@@ -38,7 +38,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.attempt import Attempts
 from anabranch.kernel.commit.base import Action, Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict, stored_schema_conflict
-from anabranch.kernel.commit.foothold import took_hold
+from anabranch.kernel.commit.in_history import stays_in_history
 from anabranch.kernel.commit.leftovers import displace, withdraw
 from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
 from anabranch.kernel.commit.watermark import Claim
@@ -296,7 +296,7 @@ def _publish(context: TableContext, snapshot: Snapshot, head: Snapshot | None, a
     if won:
         attempts.shown()
         try:
-            won = took_hold(context, snapshot, head)
+            won = stays_in_history(context, snapshot, head)
             if not won:
                 withdraw(context, snapshot)
         except CommitOutcomeUnknownError:

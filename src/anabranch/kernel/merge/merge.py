@@ -13,7 +13,8 @@
 
 A process that finds an unfinished k looks for its snapshot after M. If there is none, it carries out k under the same
 identity, if that is the merge it was asked for; else it takes its place with an empty snapshot, so that
-a delayed process finds its commit made and stops. History is never deleted or rewritten.
+a delayed process finds its commit made and stops. So of two merges that race, one puts k, and the other completes that one
+and begins again with what is left. History is never deleted or rewritten.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _MOST_BRIDGED = 64
 """Most empty snapshots put between the newest and a late one. Above a larger gap the late one is left in place."""
 
 
-def took_hold(context: TableContext, snapshot: Snapshot, built_on: Snapshot | None) -> bool:
+def stays_in_history(context: TableContext, snapshot: Snapshot, built_on: Snapshot | None) -> bool:
     """Return True if the snapshot is in the current history; otherwise displace it and return False.
 
     Args:
