@@ -34,3 +34,11 @@ class Client:
         query = urlencode(arguments, doseq=True)
         status, _, body = self.raw(f"/api/{what}?{query}", cookie=self.cookie)
         return status, json.loads(body)
+
+
+def caught_up(ask, what):
+    """Ask as the page does, again and again while the answer is behind."""
+    found = ask(what)
+    while found["behind"]:
+        found = ask(what)
+    return found
