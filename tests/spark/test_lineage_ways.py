@@ -8,10 +8,10 @@ from anabranch.lineage.model import TableInput, lineage_of
 from anabranch.lineage.store import kind_of
 from anabranch.spark.catalog import register_catalog
 from anabranch.storage.open import open_storage
-from tests.spark import lineage_ways_of_batches, lineage_ways_of_streams
+from tests.spark import lineage_ways_of_batches, lineage_ways_of_streams, lineage_ways_of_values
 from tests.spark.lineage_ways import COLUMNS, WAYS, Ways
 
-assert lineage_ways_of_batches, lineage_ways_of_streams  # which declare them
+_DECLARING = (lineage_ways_of_batches, lineage_ways_of_streams, lineage_ways_of_values)  # which declare them
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ from anabranch.options import (
     SCAN_VERSION,
 )
 from anabranch.spark.context.options import CHECKPOINT, spelled, table_options
+from anabranch.spark.lineage.given_values import OF_JOBS
 from anabranch.spark.lineage.lookups import Lookups
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ def start_query(
     writer = writer.options(**_of_write(prepared, lake)).option(CHECKPOINT, checkpoint.location)
     if looked_up != Gathered():
         writer = writer.option(LOOKED_UP.key, Lookups.of(looked_up).to_json())
+    OF_JOBS.add(job.name)
     given = trigger.spark()
     if given:
         writer = writer.trigger(**given)

@@ -16,6 +16,7 @@ from anabranch.jobs.prepare import Run, goes_on_at, sink_of
 from anabranch.jobs.resume import resumed
 from anabranch.lake import Lake, connect
 from anabranch.lineage.recording import Gathered, JobRun, gathering, unknown_rows
+from anabranch.spark.lineage.given_values import may_hold_values
 from anabranch.spark.lineage.job_marks import marked
 
 if TYPE_CHECKING:
@@ -151,6 +152,6 @@ def made_in(run: JobRun, job: Job, reading: SourceReading) -> DataFrame:
     """Return the same, in a run that records reads."""
     rows = rows_of(job, frames_of(job, reading), reading.lake)
     before = unknown_rows(None, but=run.seen.inputs, of_jobs=False)
-    if before is not None:
+    if before is not None and may_hold_values(rows):
         run.problem(_READ_BEFORE.format(before), is_positioned=True)
     return rows

@@ -46,7 +46,7 @@ def range_read(context: TableContext, start: Position, end: Position) -> TableIn
 
 def note_state(context: TableContext, snapshot: Snapshot | None, *, is_planned: bool = False) -> None:
     """Register a read of a table as of a snapshot; `is_planned` as in `JobRun.register`."""
-    for run in _readers(context):
+    for run in _readers(context, is_planned=is_planned):
 
         def register(run: JobRun = run) -> None:
             run.register(state_read(context, snapshot), is_planned=is_planned)
@@ -97,22 +97,26 @@ def note_elsewhere(read: TableInput, readers: Sequence[ReadingThread]) -> None:
     for reader in readers:
         if reader.run is None:
             continue
-        remembered.read(read.branch_uuid, read.name, thread=reader.thread)
+        if not reader.is_planned:
+            remembered.read(read.branch_uuid, read.name, thread=reader.thread)
         if len(readers) > 1:
             reader.run.stray(read.name)
         else:
             reader.run.register(read, is_planned=reader.is_planned)
 
 
-def _readers(context: TableContext) -> tuple[JobRun, ...]:
-    """Return the jobs that this thread may be reading for."""
+def _readers(context: TableContext, *, is_planned: bool = False) -> tuple[JobRun, ...]:
+    """Return the jobs that this thread may be reading for; what the program itself gets is remembered."""
     if is_aside():
         return ()
     run, others = current(), open_runs()
     if run is None:
         run = next((found for find in READERS if (found := find()) is not None), None)
     thread = threading.get_ident() if run is not None else remembered.SOME_THREAD if others else None
-    remembered.read(context.branch_uuid, context.title, thread=thread)
+    if not is_planned and not (run is not None and run.is_writing):
+        remembered.read(context.branch_uuid, context.title, thread=thread)
+        if run is not None and run.thread != thread:  # Spark calls back in threads of its own
+            remembered.read(context.branch_uuid, context.title, thread=run.thread)
     if run is not None:
         return (run,)
     if len(others) > 1:

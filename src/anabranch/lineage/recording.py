@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any, Final
 
 from anabranch.errors import InvalidInputError, InvalidNameError
@@ -38,6 +38,10 @@ _READ_BEFORE: Final = (
     "its rows may be made of what this process had read outside of the block: {}; read inside of it, or name the source with "
     "job.read_from()"
 )
+_GIVEN_BEFORE: Final = (
+    "values or functions in its plan may be made of what this process had read outside of the block: {}; read inside of it, or "
+    "name the source with job.read_from()"
+)
 _STRAYS: Final = (
     "threads that take part in no job have read {} while several jobs were open, and it is not known for which: let them work "
     "inside of job.joined()"
@@ -51,6 +55,16 @@ _OPEN: Final[dict[str, JobRun]] = {}
 
 TakingPart = Callable[[], AbstractContextManager[None]]
 Mark = Callable[["JobRun"], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A Spark plan that rows are written by."""
+
+    inputs: tuple[Input, ...]
+    """The sources that it names."""
+    holds_values: Callable[[], bool]
+    """Whether it may also hold values that the program computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,8 @@ class JobRun:
     """Version of the job's code."""
     mark: Mark | None = field(default=None, repr=False)
     """Makes it known outside this process that a thread works for the run."""
+    thread: int = field(default_factory=get_ident, repr=False)
+    """Number of the thread that began it."""
     is_gathering: bool = field(default=False, repr=False)
     """Whether it is a part of a job, not a job itself; see `gathering`."""
     _reads: Inputs = field(default_factory=Inputs, repr=False)
@@ -146,6 +162,11 @@ class JobRun:
                 self._writes -= 1
 
     @property
+    def is_writing(self) -> bool:
+        """Whether Spark is writing rows for it just now."""
+        return self._writes > 0
+
+    @property
     def seen(self) -> Gathered:
         """Reads the program has seen so far: they may go into each commit, whatever its plan names."""
         with self._lock:
@@ -193,30 +214,28 @@ class JobRun:
         with self._lock:
             self._strays[title] = None
 
-    def taken(self, sink: str, rows: Handed | None = None, *, is_planned: bool = False) -> Taken:
+    def taken(self, sink: str, rows: Handed | None = None, *, planned: Planned | None = None) -> Taken:
         """Return what may go into the rows of a commit made now to the branch of that identity.
 
         Args:
             sink: the branch.
             rows: what is known of the object that is written.
-            is_planned: whether a Spark plan names the sources; then only what the program has seen is added.
+            planned: the Spark plan that names the sources, if one does; then only what the program has seen is added.
         """
+        is_planned = planned is not None
         with self._lock:
             reads = self._by_program.all() if is_planned else self._reads.all()
             steps, delivered = self._steps.of(sink), self._steps.delivered
         found = self._gathered(joined([*reads, *steps, *(() if rows is None else rows.inputs)]))
         problems, has_read = found.problems, bool(reads) or delivered > 0
         is_told = any(isinstance(read, SourceInput) for read in reads)  # by a caller who knows better
-        before = (
-            None
-            if is_told or is_planned
-            else unknown_rows(rows, but=found.inputs, of_jobs=not (has_read or problems))
-        )
-        if before is not None:
-            problems += (_READ_BEFORE.format(before),)
+        named = (*found.inputs, *(() if planned is None else planned.inputs))
+        before = None if is_told else unknown_rows(rows, but=named, of_jobs=not (has_read or problems))
+        if before is not None and (planned is None or planned.holds_values()):
+            problems += ((_READ_BEFORE if planned is None else _GIVEN_BEFORE).format(before),)
         for problem in problems:
             self._warn(problem)
-        is_positioned = True if problems and has_read and found.is_positioned else None
+        is_positioned = True if problems and (has_read or is_planned) and found.is_positioned else None
         return Taken(found.inputs, problems, delivered, is_positioned)
 
     def entry(self, taken: Taken) -> LineageEntry:

@@ -8,7 +8,7 @@ is a problem that the entry tells of, and the log once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from anabranch.lineage.code_version import code_version
 from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, LineageEntry
-from anabranch.lineage.recording import Gathered, JobRun, Taken, unknown_rows
+from anabranch.lineage.recording import Gathered, JobRun, Planned, Taken, unknown_rows
 from anabranch.lineage.remembered import Handed
 from anabranch.lineage.unnamed import ORIGINS
 from anabranch.options import CODE_VERSION, JOB
@@ -35,6 +35,7 @@ from anabranch.spark.lineage import connect_lineage, plans
 from anabranch.spark.lineage.batch_reads import gathered
 from anabranch.spark.lineage.batch_reads import seen as seen_in
 from anabranch.spark.lineage.checkpoint import Checkpoint
+from anabranch.spark.lineage.given_values import holds_values
 from anabranch.spark.lineage.lookups import Lookups, lookups_of
 from anabranch.spark.lineage.plan_inputs import PlanInputs, found_in
 from anabranch.spark.lineage.stream_lineage import BatchSources, batch_sources
@@ -47,6 +48,7 @@ _BEFORE_BATCH: Final = (
     "the rows of this batch went through a function, and may be made of what this process had read before: {}; read inside "
     "of the function"
 )
+_GIVEN_BEFORE: Final = "values or functions in the plan may be made of what this process had read before: {}; read and write inside of lake.job()"
 _LOG = logging.getLogger(__name__)
 _TOLD: set[tuple[str, str]] = set()
 """Jobs and problems that the log has reported already."""
@@ -61,6 +63,9 @@ class WriteProducer:
     code: str | None
     engine: Engine
 
+
+HoldsValues = Callable[[], bool]
+"""Tells whether a plan may hold values that the program computed."""
 
 _STATEMENT: ContextVar[str | None] = ContextVar("anabranch statement", default=None)
 
@@ -104,17 +109,21 @@ class FrameOrigin:
         """Return the properties for the commit, once `written`, which wrote the rows, was carried out."""
         spark, table, run = self._frame.sparkSession, self._table, self._run
         try:
+            holds: HoldsValues = _not_seen
             if context_of(spark) is not None:
                 found = found_in(Jvm(spark), lambda: plans.executed_leaves(written))
                 text = plans.statement_text(self._frame)
+                holds = lambda: holds_values(plans.plan_of(self._frame))  # noqa: E731 - it may never be asked
             else:
                 plan = self._plan or connect_lineage.plan_of(self._frame)
                 found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
                 text = _STATEMENT.get() or connect_lineage.statement_of(plan)
-            self._taken = _taken(table, run, found)
+            self._taken = _taken(table, run, found, holds)
             millis = round((SYSTEM.clock.monotonic() - self._begun) * 1000)
             names = self._frame.columns
-            return _said(spark, table, run, found, self._taken, text=text, written=names, millis=millis)
+            return _said(
+                spark, table, run, found, self._taken, text=text, written=names, millis=millis, holds=holds
+            )
         except Exception as error:  # as above
             self._taken = None
             return _hardly(table, run, error)
@@ -127,9 +136,14 @@ class FrameOrigin:
 
 def command_origin(jvm: Jvm, table: Table, run: JobRun | None) -> Mapping[str, str]:
     """Return the lineage properties of the command that this thread of Spark is planning."""
+
+    def holds() -> bool:
+        return holds_values(plans.command_plan(jvm))
+
     try:
         found = found_in(jvm, lambda: plans.command_leaves(jvm))
-        return _said(jvm.spark, table, run, found, _taken(table, run, found), text=plans.command_text(jvm))
+        taken = _taken(table, run, found, holds)
+        return _said(jvm.spark, table, run, found, taken, text=plans.command_text(jvm), holds=holds)
     except Exception as error:  # as above
         return _hardly(table, run, error)
 
@@ -162,9 +176,16 @@ def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None
     return WriteProducer(str(name or spark.conf.get("spark.app.name", "spark")), application, code, engine)
 
 
-def _taken(table: Table, run: JobRun | None, found: PlanInputs) -> Taken | None:
+def _taken(table: Table, run: JobRun | None, found: PlanInputs, holds: HoldsValues) -> Taken | None:
     """Return the reads of the job besides the plan that the rows may contain; None without a job."""
-    return None if run is None else run.taken(table.branch_uuid, is_planned=not found.has_others)
+    if run is None:
+        return None
+    planned = None if found.has_others else Planned(tuple(found.inputs), holds)
+    return run.taken(table.branch_uuid, planned=planned)
+
+
+def _not_seen() -> bool:
+    return False
 
 
 def _said(
@@ -178,6 +199,7 @@ def _said(
     written: Sequence[str] | None = None,
     rows: Handed | None = None,
     millis: int | None = None,
+    holds: HoldsValues = _not_seen,
 ) -> Mapping[str, str]:
     by = producer(spark, table.options, run)
     sources = BatchSources(inputs=[*found.inputs], problems=[*found.problems])
@@ -190,6 +212,11 @@ def _said(
         sources.problems.append(
             "some rows are of an RDD, of a checkpoint or of the program, and Spark does not say what went into them"
         )
+    elif run is None and batch is None:
+        given = unknown_rows(None, but=sources.inputs)
+        if given is not None and holds():
+            sources.is_positioned = True
+            sources.problems.append(_GIVEN_BEFORE.format(given))
     seen: list[Gathered | Taken] = [] if taken is None else [taken]
     if batch is not None:
         of_batch = gathered(batch) if found.has_rows_of_program else seen_in(batch)

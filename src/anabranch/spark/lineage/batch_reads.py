@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -84,7 +84,7 @@ def reading(spark: SparkSession) -> Iterator[bool]:
 def writing() -> Iterator[None]:
     """Attribute reads in the block, for this thread, to the data being written, as its plan does."""
     run = current() or _reader()
-    with nullcontext() if run is None else run.writing():
+    with aside() if run is None else run.writing():
         yield
 
 

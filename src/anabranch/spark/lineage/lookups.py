@@ -25,6 +25,7 @@ from anabranch.spark.context.running import context_of, is_running
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.lineage import plans
 from anabranch.spark.lineage.batch_reads import note_planned
+from anabranch.spark.lineage.given_values import given_before
 from anabranch.spark.lineage.plan_inputs import found_in
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def lookups_of(spark: SparkSession, query: str, batch: int) -> Lookups:
     jvm = Jvm(spark)
     found = found_in(jvm, lambda: plans.lookup_leaves(jvm, query, batch))
     problems = [*found.problems, *([OF_PROGRAM] if found.has_others else [])]
+    problems += given_before(jvm, query, batch, found.inputs)
     return Lookups(tuple(map(_as_lookup, found.inputs)), tuple(problems))
 
 

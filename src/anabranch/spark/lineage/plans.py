@@ -27,11 +27,18 @@ _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 _EXECUTION_ID = "spark.sql.execution.id"
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
+_KEEPING = ("CacheTable", "SetVariable", "CreateVariable")
+"""Commands whose rows or values the session keeps for what comes later."""
 
 
 def executed_leaves(frame: DataFrame) -> list[Any]:
     """Return the sources in the executed plan of a frame, including its subqueries."""
     return list(_leaves(frame._jdf.queryExecution().optimizedPlan()))  # noqa: SLF001 - the way into the JVM
+
+
+def static_leaves(frame: DataFrame) -> list[Any]:
+    """Return the non-streaming sources in the plan of a frame, not optimised, including its subqueries."""
+    return [leaf for leaf in _leaves(plan_of(frame)) if not leaf.isStreaming()]
 
 
 def lookup_leaves(jvm: Jvm, query: str, batch: int) -> list[Any] | None:
@@ -46,8 +53,8 @@ def lookup_leaves(jvm: Jvm, query: str, batch: int) -> list[Any] | None:
     plan = execution.withCachedData()
     return [
         source
-        for part in (plan, *_each(plan.subqueriesAll()))
-        for leaf in _each(part.collectLeaves())
+        for part in (plan, *each(plan.subqueriesAll()))
+        for leaf in each(part.collectLeaves())
         if not leaf.isStreaming()
         for source in _sources(leaf)
     ]
@@ -64,11 +71,17 @@ def command_leaves(jvm: Jvm) -> list[Any] | None:
 
     Its plan is not optimised yet.
     """
+    plan = command_plan(jvm)
+    return None if plan is None else list(_leaves(plan))
+
+
+def command_plan(jvm: Jvm) -> Any:
+    """Return the plan of the command that this thread is executing, not optimised; None if it is not known."""
     number = jvm.spark.sparkContext.getLocalProperty(_EXECUTION_ID)
     if number is None:
         return None
     running = jvm.of("org.apache.spark.sql.execution.SQLExecution").getQueryExecution(int(number))
-    return None if running is None else list(_leaves(running.analyzed()))
+    return None if running is None else running.analyzed()
 
 
 def command_text(jvm: Jvm) -> str | None:
@@ -80,9 +93,23 @@ def command_text(jvm: Jvm) -> str | None:
     return None if running is None else _text(running.logical())
 
 
+def batch_plan(jvm: Jvm, query: str, batch: int) -> Any:
+    """Return the plan of a running micro-batch, not optimised; None if another batch is running."""
+    running = streaming_query(jvm, query)
+    execution = None if running is None else running.lastExecution()
+    if execution is None or int(execution.currentBatchId()) != batch:
+        return None
+    return execution.analyzed()
+
+
 def statement_text(frame: DataFrame) -> str | None:
     """Return the SQL statement that a frame was made by, if it was."""
     return _text(frame._jdf.queryExecution().logical())  # noqa: SLF001
+
+
+def plan_of(frame: DataFrame) -> Any:
+    """Return the plan of a frame, not optimised."""
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
 def class_name(item: Any) -> str:
@@ -147,7 +174,7 @@ def is_command(jvm: Jvm) -> bool:
     )
     if running is None or not command.isInstance(running.logical()):
         return False
-    return not class_name(running.logical()).startswith("CacheTable")
+    return not class_name(running.logical()).startswith(_KEEPING)
 
 
 def doing(jvm: Jvm, thread: Any) -> Doing:
@@ -156,7 +183,8 @@ def doing(jvm: Jvm, thread: Any) -> Doing:
     stack = str(found.get().stackTrace().toString()) if found.isDefined() else ""
     return Doing(
         ".PythonPlannerRunner." in stack,
-        ".eagerlyExecuteCommands" in stack.replace("$", ".") and ".CacheTable" not in stack,
+        ".eagerlyExecuteCommands" in stack.replace("$", ".")
+        and not any(f".{kind}" in stack for kind in _KEEPING),
         ".ForeachBatchSink." in stack,
     )
 
@@ -198,8 +226,8 @@ class Batch:
 
 
 def _leaves(plan: Any) -> Iterator[Any]:
-    for part in (plan, *_each(plan.subqueriesAll())):
-        for leaf in _each(part.collectLeaves()):
+    for part in (plan, *each(plan.subqueriesAll())):
+        for leaf in each(part.collectLeaves()):
             yield from _sources(leaf)
 
 
@@ -216,7 +244,7 @@ def _sources(leaf: Any) -> Iterator[Any]:
             yield leaf
 
 
-def _each(items: Any) -> Iterator[Any]:
+def each(items: Any) -> Iterator[Any]:
     """Yield the items of a Scala sequence."""
     for place in range(items.length()):
         yield items.apply(place)
