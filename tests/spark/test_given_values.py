@@ -13,7 +13,10 @@ from anabranch.spark.lineage.given_values import has_data
 
 COMPUTED = {number * 7919: str(number * 104729) for number in range(3)}
 MOST = max(COMPUTED)
-KEYS, LIMIT, NAMES, PATTERN = ["a", "b"], 10, {"a": "one"}, re.compile("x+")
+KEYS = ["a", "b"]
+LIMIT = 10
+NAMES = {"a": "one"}
+PATTERN = re.compile("x+")
 
 
 def plain(i):

@@ -94,8 +94,8 @@ def made_by(jvm: Jvm, constructor: Any, *arguments: Any) -> Any:
     return constructor.newInstance(given)
 
 
-def driver_class(jvm: Jvm, name: str) -> Any:
-    """A class in ``java/source``, which Spark's own code in the driver finds by its name.
+def driver_class(jvm: Jvm, name: str, *, part: str = "source") -> Any:
+    """A class in a folder of ``java``, which Spark's own code in the driver finds by its name.
 
     Raises:
         NotCompiledError: this version of Spark does not compile it, or loads no classes that come later.
@@ -105,7 +105,7 @@ def driver_class(jvm: Jvm, name: str) -> Any:
         loader = jvm.of("org.apache.spark.util.Utils").getContextOrSparkClassLoader()
         with suppress(Py4JError):  # another session of this process made it
             return loader.loadClass(full_name)
-        jar = _jar(_classes(jvm, _sources("source")))
+        jar = _jar(_classes(jvm, _sources(part)))
         loader.addURL(jvm.of("java.io.File")(jar).toURI().toURL())
         return loader.loadClass(full_name)
     except (Py4JError, TypeError, OSError) as error:

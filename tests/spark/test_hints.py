@@ -1,0 +1,62 @@
+"""Hints with options in plain `spark.sql`, as the proposals write them."""
+
+import pytest
+from pyspark.errors import IllegalArgumentException
+
+import anabranch
+from anabranch.spark.catalog import register_catalog
+
+
+@pytest.fixture
+def session(spark, warehouse):
+    register_catalog(spark, "hints", {"warehouse": warehouse})
+    lake = anabranch.connect(warehouse)
+    for name in ("t", "other"):
+        table = lake.create_table(f"db.{name}", "id BIGINT, v STRING")
+        table.append([{"id": 1, "v": "x"}])
+        table.append([{"id": 2, "v": "/*+ OPTIONS('a' = 'b') */"}])
+    return spark
+
+
+def ids(frame):
+    return sorted(row["id"] for row in frame.collect())
+
+
+def test_a_hint_with_options_is_heeded(session):
+    first = "/*+ OPTIONS('scan.snapshot-id' = '1') */"
+    assert ids(session.sql(f"SELECT * FROM hints.db.t {first}")) == [1]
+    assert ids(session.sql("SELECT * FROM hints.db.t")) == [1, 2]
+    both = f"SELECT t.id FROM hints.db.t {first} AS t RIGHT JOIN hints.db.other /*+ options('scan.snapshot-id'='2') */ o ON t.v = o.v"
+    assert session.sql(both).count() == 2
+    given = session.sql(f"SELECT id FROM hints.db.t {first} WHERE id >= :least", args={"least": 1})
+    assert ids(given) == [1]
+
+
+def test_what_only_looks_like_a_hint_is_left_as_it_is(session):
+    text = (
+        "SELECT id FROM hints.db.t WHERE v = '/*+ OPTIONS(''a'' = ''b'') */' -- /*+ OPTIONS('no' = 'no') */"
+    )
+    with_backslashes = text.replace("''", "\\'")
+    assert ids(session.sql(with_backslashes)) == [2]
+    assert ids(session.sql("SELECT /*+ COALESCE(1) */ id FROM hints.db.t")) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT /*+ OPTIONS('scan.snapshot-id', '1') */ * FROM hints.db.t",
+        "SELECT /*+ OPTIONS('scan.snapshot-id' = '1') */ * FROM hints.db.t",
+        "SELECT * FROM hints.db.t /*+ OPTIONS('scan.snapshot' = '1') */",
+        "INSERT INTO hints.db.t /*+ OPTIONS('nonsense' = '1') */ SELECT 3L, 'z'",
+    ],
+)
+def test_a_hint_that_would_not_be_heeded_is_refused(session, statement):
+    with pytest.raises(IllegalArgumentException, match="(?i)option"):
+        session.sql(statement).collect()
+    assert ids(session.table("hints.db.t")) == [1, 2]
+
+
+def test_an_insert_heeds_its_options(session, warehouse):
+    session.sql("INSERT INTO hints.db.t /*+ OPTIONS('anabranch.job' = 'by-hint') */ SELECT 3L, 'z'")
+    entry = anabranch.connect(warehouse).table("db.t").snapshot.properties["anabranch.lineage"]
+    assert "by-hint" in entry
