@@ -26,6 +26,12 @@ def statement_with_ids_collected_before(w):
     w.insert(f"SELECT * FROM ways.db.a WHERE id IN ({ids})")
 
 
+@way(NONE, problem=True)
+def statement_of_values_collected_before(w):
+    rows = w.native("db.b").collect()
+    w.spark.sql(f"INSERT INTO {w.to} VALUES {', '.join(f'({row.id}, {row.v!r})' for row in rows)}")
+
+
 @way(A, problem=True)
 def statement_with_a_parameter_collected_before(w):
     most = w.native("db.b").agg(F.max("id")).first()[0]

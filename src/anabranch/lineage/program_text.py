@@ -58,14 +58,14 @@ def is_installed(file: str) -> bool:
     return file.startswith(_installed())
 
 
-def is_part_of_text(statement: str, start: int, end: int) -> bool:
-    """Whether what is between two places of a statement stands in the text together with what is around it."""
-    inner = end - start
+def is_part_of_text(statement: str, start: int, end: int, *, around: int = 2) -> bool:
+    """Whether what is between two places of a statement stands in the text, with so many characters of what is around it."""
+    least = end - start + around
     for text in _texts():
         for part in text.parts:
             place = statement.find(part)
             while place >= 0:
-                if place <= start and end <= place + len(part) and len(part) > inner + 1:
+                if place <= start and end <= place + len(part) and len(part) >= least:
                     return True
                 place = statement.find(part, place + 1)
     return False

@@ -151,6 +151,8 @@ class _Look:
         while parts:
             node = parts.pop()
             kind = class_name(node)
+            if kind == "LocalRelation" and not node.isStreaming() and _is_computed_table(node):
+                return True
             if any(self._in_expression(one, kind) for one in each(node.expressions())):
                 return True
             parts += each(node.children())
@@ -170,6 +172,15 @@ class _Look:
             case _ if kind.startswith("Python") and _has_data_of_python(expression):
                 return True
         return any(self._in_expression(one, kind) for one in each(expression.children()))
+
+
+def _is_computed_table(rows: Any) -> bool:
+    """Whether the literal rows of a statement do not stand in the text of the program."""
+    origin = rows.origin()
+    text, start, end = origin.sqlText(), origin.startIndex(), origin.stopIndex()
+    if not (text.isDefined() and start.isDefined() and end.isDefined()):
+        return True
+    return not is_part_of_text(str(text.get()), int(start.get()), int(end.get()) + 1, around=0)
 
 
 def _is_computed(literal: Any, parent: str) -> bool:
