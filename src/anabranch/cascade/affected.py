@@ -8,6 +8,7 @@ until nothing new is found: forks only move back, and tables are only added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from anabranch.cascade.naming import is_cascade_of
@@ -68,6 +69,7 @@ def affected(
     root: AskedCommits,
     mains: Mapping[str, TableContext],
     begun: Mapping[str, int],
+    reads: Mapping[str, AbstractSet[str]],
 ) -> Affects:
     """Return all tables that contain something made from the commits of `root`.
 
@@ -76,6 +78,7 @@ def affected(
         root: what was taken out of the corrected table.
         mains: the main of each table, by the table's identity.
         begun: the snapshots with which branches made by an earlier run begin, by the table's identity.
+        reads: the tables that the jobs of each table read now, by identity: a corrected job may read others than it did.
     """
     contents = Contents(store)
     own = _table_of(store, root.branch)
@@ -101,11 +104,13 @@ def affected(
             break
         segments = following
     beside = tuple(_beside(store, contents, trace, mains, root))
-    return Affects(_in_order(store, found), trace, beside)
+    return Affects(_in_order(store, found, reads, own), trace, beside)
 
 
-def _in_order(store: CommitStore, found: Mapping[str, Affected]) -> tuple[Affected, ...]:
-    """Return the tables so that each comes after those that feed it, otherwise by name.
+def _in_order(
+    store: CommitStore, found: Mapping[str, Affected], reads: Mapping[str, AbstractSet[str]], root: str
+) -> tuple[Affected, ...]:
+    """Return the tables so that each comes after those that feed it, otherwise by name; `root` comes before all.
 
     Raises `InvalidInputError` if they feed each other in a circle.
     """
@@ -116,10 +121,12 @@ def _in_order(store: CommitStore, found: Mapping[str, Affected]) -> tuple[Affect
             source, sink = _table_of(store, flow.source), _table_of(store, flow.sink)
             if source in feeding and sink in feeding and source != sink:
                 feeding[sink].add(source)
+    for table in left:
+        feeding[table] |= (reads.get(table, set()) & feeding.keys()) - {table}
     ordered: list[str] = []
     while left:
         free = next((table for table in left if not feeding[table] - {*ordered}), None)
-        if free is None:
+        if free is None or not feeding.keys().isdisjoint(reads.get(root, ())):
             names = ", ".join(found[table].main.name for table in left)
             raise InvalidInputError(
                 f"these tables feed each other in a circle, so there is no order to correct them in: {names}",

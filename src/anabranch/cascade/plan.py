@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,8 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
         correction = (
             correction_of(root, known.store) if start is None else correction_from(root, known.store, start)
         )
-        affects = _affects(known.store, correction, mains) if correction.taken_out else None
+        reads = _reads(jobs, mains, None if start is not None else root.table_uuid)
+        affects = _affects(known.store, correction, mains, reads) if correction.taken_out else None
         tables = () if affects is None else affects.tables
         if correction.root is not None:
             tables = (correction.root, *tables)
@@ -101,14 +103,31 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
 
-def _affects(store: CommitStore, correction: Correction, mains: Mapping[str, TableContext]) -> Affects:
+def _reads(jobs: Sequence[Job], mains: Mapping[str, TableContext], done: str | None) -> dict[str, set[str]]:
+    """Return, by identity, the tables that the jobs of each table read, but for a table that is corrected already."""
+    uuids = {main.name: uuid for uuid, main in mains.items()}
+    found: dict[str, set[str]] = {}
+    for job in jobs:
+        sink = uuids.get(job.sink)
+        if sink is not None and sink != done:
+            sources = (source.table for source in job.sources.values() if not source.names_branch)
+            found.setdefault(sink, set()).update(uuids[name] for name in sources if name in uuids)
+    return found
+
+
+def _affects(
+    store: CommitStore,
+    correction: Correction,
+    mains: Mapping[str, TableContext],
+    reads: Mapping[str, AbstractSet[str]],
+) -> Affects:
     begun = {
         uuid: fork for uuid, main in mains.items() if (fork := _begun(main, correction.name)) is not None
     }
     asked = AskedCommits(
         correction.taken_out[0].branch, correction.taken_out, f"what was taken out of {correction.table}"
     )
-    return affected(begun_anew(store, correction.takings), asked, mains, begun)
+    return affected(begun_anew(store, correction.takings), asked, mains, begun, reads)
 
 
 def moment_at(main: TableContext, snapshot_id: int) -> Moment:
