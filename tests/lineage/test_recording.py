@@ -293,11 +293,11 @@ def test_what_another_thread_is_handed_meanwhile_is_named_by_the_next_commit(
         with job.joined():
             others.extend(batches)
 
-    def committed_meanwhile(request):
+    def committed_meanwhile(request, *seen):
         thread = threading.Thread(target=take_all)
         thread.start()
         thread.join()
-        return commit(request)
+        return commit(request, *seen)
 
     with lake.job("j") as job:
         ours = next(batches)
@@ -316,9 +316,9 @@ def test_steps_that_became_one_are_told_as_each_of_them(lake, orders, clean, mon
     other = lake.create_table("db.other", SCHEMA)
     commit, elsewhere = clean._committed, []
 
-    def committed_meanwhile(request):
+    def committed_meanwhile(request, *seen):
         elsewhere.append(other.append(pa.Table.from_batches(held)))
-        return commit(request)
+        return commit(request, *seen)
 
     with lake.job("j"):
         held = list(batches)
