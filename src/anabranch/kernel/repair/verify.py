@@ -15,7 +15,6 @@ import polars as pl
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import IDENTITY
-from anabranch.format.records.layout import file_format_of
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
@@ -342,8 +341,3 @@ class _Makers:
 def makers_of(looked: Looked) -> Callable[[str], Snapshot | None]:
     """Return a lookup from a data file's name to the snapshot that added it, if that is retained."""
     return _Makers(looked).of
-
-
-def format_of(file_name: str) -> str:
-    """Return the format of a data file by its name."""
-    return file_format_of(file_name)

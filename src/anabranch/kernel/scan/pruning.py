@@ -22,8 +22,6 @@ from anabranch.format.types.data_types import DataType, Field
 from anabranch.kernel.log.schema_log import SchemaLog
 from anabranch.kernel.scan.statistics import Statistics
 
-Mask = np.ndarray
-
 
 def partition_values(partitions: pl.Series, schema: TableSchema) -> pa.Table:
     """Decode partition rows into a table with one column per partition field."""

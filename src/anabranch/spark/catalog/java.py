@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -39,11 +39,6 @@ def paths(jvm: Jvm, items: Sequence[Sequence[str]]) -> Any:
 def java_set(jvm: Jvm, items: Iterable[Any] = ()) -> Any:
     """A ``java.util.HashSet``."""
     return jvm.root.java.util.HashSet(jvm.list(items))
-
-
-def case_insensitive(jvm: Jvm, items: Mapping[str, str]) -> Any:
-    """Options as the case-insensitive map that Spark passes around."""
-    return jvm.root.org.apache.spark.sql.util.CaseInsensitiveStringMap(jvm.map(items))
 
 
 def python_map(java_map: Any) -> dict[str, str]:
