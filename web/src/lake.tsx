@@ -6,7 +6,7 @@ import { Badge, Card, Health, Many, Problem, Waiting } from "./parts";
 import { to } from "./route";
 import type { Facts, Job, JobsFound, Lake, Lag, RunningJob } from "./types";
 
-const PORTION = 40, LIST_EVERY = 30_000, SETTLED = 400, PAUSE = 250;
+const PORTION = 40, LIST_EVERY = 30_000, SETTLED = 400, PAUSE = 250, FEW = 200, LATER = 1500;
 type Order = "name" | "health" | "size" | "rows" | "fresh";
 const ORDERS: [Order, string][] = [["name", "Name"], ["health", "Worst health"], ["size", "Largest"], ["rows", "Most rows"], ["fresh", "Last written"]];
 
@@ -71,6 +71,15 @@ export function LakeView({ now }: { now: number }) {
     const found = shown.slice(first, Math.min(last, first + PORTION));
     setSeen(old => (old.join() === found.join() ? old : found));
   }, [shown]);
+  // In a large lake the server looks at every table to know the jobs: not while the first screen is read.
+  const [isCalm, setCalm] = useState(report !== null);
+  const hasFacts = facts.size > 0;
+  useEffect(() => {
+    if (isCalm || !lake.value || (names.length && !hasFacts)) return;
+    if (names.length <= FEW) { setCalm(true); return; }
+    const timer = setTimeout(() => setCalm(true), LATER);
+    return () => clearTimeout(timer);
+  }, [lake.value, hasFacts, isCalm]);
   const sums = useMemo(() => {
     const read = [...facts.values()], all = read.filter(one => !one.problem);
     return { known: all.length, rows: all.reduce((n, f) => n + f.rows, 0), bytes: all.reduce((n, f) => n + f.bytes, 0), files: all.reduce((n, f) => n + f.files, 0), weak: read.filter(f => f.problem || f.score < 90).length };
@@ -99,7 +108,7 @@ export function LakeView({ now }: { now: number }) {
           </Many>
         ) : <p class="empty">{names.length ? `No table is called like “${search}”.` : <>There is no table yet. <code>anabranch create-table db.t "id BIGINT"</code> makes one.</>}</p>}
       </Card>
-      {(facts.size > 0 || !names.length) && <Jobs now={now} version={version} />}
+      {(facts.size > 0 || !names.length) && isCalm && <Jobs now={now} version={version} />}
       <Corrections lake={lake.value} now={now} />
     </>
   );
