@@ -180,6 +180,11 @@ class Feed:
             wanted += files
         return self.as_splits(wanted, watermark)
 
+    def steps(self, start: Position, end: Position) -> Iterator[tuple[Snapshot, int]]:
+        """Yield the snapshots between two positions, with the number of files that may hold wanted rows. Raises like `advance`."""
+        for portion, files in self._wanted(start, end):
+            yield portion.snapshot, len(files)
+
     def all_files(self, snapshot: Snapshot) -> list[PortionFile]:
         """Return all live files of a snapshot, in the order of a stream that begins with all rows."""
         return self._listing.files(Portion(snapshot, full=True))

@@ -44,13 +44,16 @@ class Operators:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class Node:
+    """A node of a plan."""
+
     depth: int
     is_stream: bool
     text: str
 
     @property
     def kind(self) -> str:
+        """Name of the operator."""
         return self.text.split(" ", 1)[0].split("(", 1)[0]
 
 
@@ -65,17 +68,17 @@ def operators_of(rows: DataFrame, code: str | None) -> Operators | None:
     if frame is None:
         return _of_text(rows)
     plan = frame.queryExecution().analyzed()
-    nodes = list(_nodes(str(plan.treeString(False, False, _MOST_FIELDS, False, False))))
-    tops = list(_stateful(nodes))
+    nodes = nodes_of(str(plan.treeString(False, False, _MOST_FIELDS, False, False)))
+    tops = list(stateful(nodes))
     if not tops:
         return None
-    below = [node for top in tops for node in _below(nodes, top)]
+    parts = [node for top in tops for node in below(nodes, top)]
     classes = " ".join(_classes(json.loads(plan.toJSON())))
     own = code if _FUNCTIONS_OF_USERS.search(classes) else ""
     text = "\n".join(node.text for node in nodes)
     return Operators(
         tuple(nodes[place].kind for place in tops),
-        None if own is None else _fingerprint(below, own),
+        None if own is None else _fingerprint(parts, own),
         "EventTimeWatermark" in text,
         _PROCESSING_TIME.search(text) is not None,
         tuple(nodes[place].text for place in tops),
@@ -86,22 +89,26 @@ def _of_text(rows: Any) -> Operators | None:
     """Parse Spark Connect's explain text: enough to see that there is state, not that it is the same."""
     text = str(rows._explain_string(extended=True))  # noqa: SLF001 - Connect has no other way to the plan
     analyzed = text.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
-    nodes = list(_nodes(analyzed))
-    tops = list(_stateful(nodes))
+    nodes = nodes_of(analyzed)
+    tops = list(stateful(nodes))
     if not tops:
         return None
     kinds = tuple(nodes[place].kind for place in tops)
     return Operators(kinds, None, "EventTimeWatermark" in analyzed, has_processing_time=False)
 
 
-def _nodes(tree: str) -> Iterator[_Node]:
-    for line in tree.splitlines():
-        match = _DEPTH.match(line)
-        if match is not None and match[3].strip():
-            yield _Node(len(match[1]) // 3, match[2] == "~", match[3])
+def nodes_of(tree: str) -> list[Node]:
+    """Return the nodes of a plan, from its text, in their order."""
+    matches = [_DEPTH.match(line) for line in tree.splitlines()]
+    return [
+        Node(len(match[1]) // 3, match[2] == "~", match[3])
+        for match in matches
+        if match is not None and match[3].strip()
+    ]
 
 
-def _stateful(nodes: Sequence[_Node]) -> Iterator[int]:
+def stateful(nodes: Sequence[Node]) -> Iterator[int]:
+    """Yield the places of the nodes that keep state."""
     for place, node in enumerate(nodes):
         if not node.is_stream:
             continue
@@ -109,13 +116,13 @@ def _stateful(nodes: Sequence[_Node]) -> Iterator[int]:
             yield place
 
 
-def _joins_streams(nodes: Sequence[_Node], place: int) -> bool:
+def _joins_streams(nodes: Sequence[Node], place: int) -> bool:
     depth = nodes[place].depth
-    children = [node for node in _below(nodes, place) if node.depth == depth + 1]
+    children = [node for node in below(nodes, place) if node.depth == depth + 1]
     return sum(node.is_stream for node in children) > 1
 
 
-def _below(nodes: Sequence[_Node], place: int) -> list[_Node]:
+def below(nodes: Sequence[Node], place: int) -> list[Node]:
     """Return a node and everything below it."""
     found = [nodes[place]]
     for node in nodes[place + 1 :]:
@@ -125,7 +132,7 @@ def _below(nodes: Sequence[_Node], place: int) -> list[_Node]:
     return found
 
 
-def _fingerprint(nodes: Sequence[_Node], code: str) -> str:
+def _fingerprint(nodes: Sequence[Node], code: str) -> str:
     """Hash nodes without what differs between starts: ids of expressions, objects and sources."""
     numbers: dict[str, str] = {}
 

@@ -11,6 +11,7 @@ from anabranch.errors import NotFoundError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.source import Source
 from anabranch.jobs.state.carry import Moved
+from anabranch.jobs.state.far_enough import Since, far_enough
 from anabranch.jobs.topics import STARTING_OFFSETS, check_rereadable
 from anabranch.kernel.log.commits import back_from
 from anabranch.kernel.log.context import TableContext
@@ -28,14 +29,18 @@ def origins(
     read: Mapping[str, TableContext],
     offsets: BatchOffsets | None,
     moved: Moved,
+    since: Mapping[str, Since],
 ) -> dict[str, dict[str, str]]:
-    """Return, by source, the option to begin where the first query began, as far as its rows still exist.
+    """Return, by source, the option to begin far enough back to make the state again.
+
+    That is where the first query began, as far as its rows still exist; or later, if all rows before are too old to matter.
 
     Args:
         prepared: the job; its `starts` say where its sources are at the point.
         read: the branch that each table among the sources is read on, by source.
         offsets: an entry of the offset log of the query that made the point, if there is one.
         moved: the same position on the table that is read now.
+        since: which rows matter, of the sources of which that is known.
 
     Raises `NotFoundError`: it is not known where a source began, or its first rows are not there any more.
     """
@@ -45,7 +50,8 @@ def origins(
         if SCAN_START_OFFSET.key in options:
             end = Offset.from_dict(json.loads(options[SCAN_START_OFFSET.key]))
             origin = _begin_of_table(end, source, offsets, moved)
-            begin = replace(end, position=_readable(read[name], origin, end), origin=None)
+            position = _begin(read[name], source, origin, end, since.get(name))
+            begin = replace(end, position=position, origin=None)
             found[name] = {SCAN_START_OFFSET.key: json.dumps(begin.to_dict(), separators=(",", ":"))}
         else:
             first = _begin_of_topics(prepared, source)
@@ -71,6 +77,35 @@ def _begin_of_table(end: Offset, source: Source, offsets: BatchOffsets | None, m
     if source.begins_anywhere:
         raise NotFoundError(f"it is not known where the job began to read {source}")
     return moved(replace(end, position=BEGINNING, origin=None)).position
+
+
+def _begin(
+    context: TableContext, source: Source, origin: Position, end: Offset, since: Since | None
+) -> Position:
+    if since is None:
+        return _readable(context, origin, end)
+    try:
+        begin = _readable(context, origin, end)
+    except NotFoundError:
+        left = _all_left(context, origin)
+        later = left if left is None else far_enough(context, source.options, since, left, end.position)
+        if later is None or later == left:
+            raise
+        return later
+    return far_enough(context, source.options, since, begin, end.position)
+
+
+def _all_left(context: TableContext, origin: Position) -> Position | None:
+    """Return all rows of the oldest snapshot that is left, if no row before it was taken out; else None."""
+    oldest = context.snapshots.earliest_id()
+    if oldest is None or oldest <= origin.snapshot:
+        return None
+    snapshot = context.snapshots.get(oldest)
+    try:
+        _check_all_there(context, snapshot, origin)
+    except NotFoundError:
+        return None
+    return Position(oldest, snapshot.stamp, files=0, full=True)
 
 
 def _readable(context: TableContext, origin: Position, end: Offset) -> Position:

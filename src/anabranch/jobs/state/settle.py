@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
+from anabranch.jobs.state.far_enough import Since
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators
 from anabranch.jobs.state.origins import origins
 from anabranch.jobs.state.point import Point
+from anabranch.jobs.state.reach import reach_of
 from anabranch.jobs.state.rebuild import first_batch, next_batch
 from anabranch.jobs.topics import STARTING_OFFSETS
 from anabranch.kernel.log.context import TableContext
@@ -36,6 +38,9 @@ _LOG = logging.getLogger(__name__)
 
 _OPERATORS = "anabranch/operators"
 """In a checkpoint: a file for each start with other operators, named by the first batch that it runs."""
+
+_CHANGED = "the operators with state, or what they are computed from, have changed"
+_STAYS = "rows up to there stay as the operators before made them"
 
 Remake = Callable[[Mapping[str, Mapping[str, str]]], "DataFrame"]
 
@@ -95,6 +100,8 @@ class _Settling:
         for way in ways:
             try:
                 state = way(former, rows)
+                if state.way == "rebuilt" and _CHANGED in obstacles:
+                    state = replace(state, reason=f"{state.reason}; {_STAYS}")
                 break
             except (NotFoundError, InvalidInputError) as error:
                 obstacles.append(error.message)
@@ -157,21 +164,36 @@ class _Settling:
             f"{self.point.batch} once more",
         )
 
-    def _rebuilt(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
+    def _rebuilt(self, former: JobCheckpoint | None, rows: DataFrame) -> BegunState:
         if self.operators.has_processing_time:
             raise InvalidInputError("the state depends on when rows are processed")
-        begins = self._origins(former)
         watermark = self._watermark(former)
+        begins = self._origins(former, self._since(rows, watermark))
         wipe(self.checkpoint.storage)
         text = first_batch(self.remake(begins), self.checkpoint, begins, self.prepared.starts, watermark)
         if text is None:
             return self._state("rebuilt", 0, "its sources had no row by then")
         self.checkpoint.storage.put("offsets/0", text.encode())
-        told = ", ".join(f"{self.prepared.job.sources[name]}" for name in begins)
-        return self._state("rebuilt", 1, f"from {told}, read again from the beginning", begins)
+        told = ", ".join(
+            f"{self.prepared.job.sources[name]}{_after(begin)}" for name, begin in begins.items()
+        )
+        return self._state("rebuilt", 1, f"from {told}", begins)
+
+    def _since(self, rows: DataFrame, watermark: int) -> dict[str, Since]:
+        """Return which rows of its tables may be in the state, as far as event times tell."""
+        reach = reach_of(rows) if self.operators.has_event_time and watermark > 0 else None
+        if reach is None:
+            return {}
+        line = watermark - reach.bound_millis
+        found = {}
+        for name, source in self.prepared.job.sources.items():
+            column = reach.columns.get(self._context(name).branch_uuid) if source.kind == "table" else None
+            if column is not None:
+                found[name] = Since(column, line)
+        return found
 
     def _beginning(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
-        begins = self._origins(former)
+        begins = self._origins(former, {})
         wipe(self.checkpoint.storage)
         return self._state("beginning", 0, "output mode complete makes all rows again", begins)
 
@@ -197,7 +219,7 @@ class _Settling:
     ) -> BegunState:
         return BegunState(way, first, reason, self.point.query, self.point.batch, starts or {})
 
-    def _origins(self, former: JobCheckpoint | None) -> dict[str, dict[str, str]]:
+    def _origins(self, former: JobCheckpoint | None, since: Mapping[str, Since]) -> dict[str, dict[str, str]]:
         kinds = {name: source.kind for name, source in self.prepared.job.sources.items()}
         others = [name for name, kind in kinds.items() if kind in ("files", "function")]
         if others:
@@ -209,7 +231,7 @@ class _Settling:
             if kind == "table" and name in self.prepared.starts
         }
         offsets = None if former is None else newest_offsets(former.storage)
-        return origins(self.prepared, read, offsets, self._moved)
+        return origins(self.prepared, read, offsets, self._moved, since)
 
     def _context(self, name: str) -> TableContext:
         source = self.prepared.job.sources[name]
@@ -242,7 +264,7 @@ class _Settling:
         if not known:
             raise InvalidInputError("it is not known by which operators the state was made")
         if known != {self.operators.fingerprint}:
-            raise InvalidInputError("the operators with state, or what they are computed from, have changed")
+            raise InvalidInputError(_CHANGED)
 
     def _check_positions(self, held: HeldState) -> None:
         """Raise `InvalidInputError` if the checkpoint's log says other positions than the commits of the table."""
@@ -266,6 +288,15 @@ class _Settling:
         found = [self._moved(Offset.from_dict(value)) for value in log if is_offset(value)]
         places = {_place(one.position) for one in found if one.table_uuid == wanted.table_uuid}
         return places == {_place(wanted.position)}
+
+
+def _after(begin: Mapping[str, str]) -> str:
+    """Say where a source is read again from, for people."""
+    text = begin.get(SCAN_START_OFFSET.key)
+    position = None if text is None else Offset.from_dict(json.loads(text)).position
+    if position is None or position.full or position.snapshot == 0:
+        return ", read again from the beginning"
+    return f", read again after snapshot {position.snapshot}"
 
 
 def _place(position: Position) -> tuple[int, int | None, bool, str | None]:
