@@ -79,6 +79,16 @@ def test_every_view(browser, page, width, dark):
 
 
 @pytest.mark.long
+def test_a_lake_that_is_still_read_is_accessible_too(browser, page):
+    with visiting(browser, page) as seen:
+        seen.route("**/api/facts?*", lambda _: None)  # which so is never answered
+        seen.reload()
+        seen.get_by_text("read so far").wait_for()
+        assert accessibility(seen) == []
+        seen.unroute_all(behavior="ignoreErrors")
+
+
+@pytest.mark.long
 def test_the_browser_is_led_to_the_page_without_showing_the_token(browser, page, monkeypatch):
     import webbrowser
 

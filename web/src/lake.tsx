@@ -95,7 +95,7 @@ export function LakeView({ now }: { now: number }) {
         <div class="fact"><dt>size</dt><dd>{bytes(sums.bytes)}</dd></div>
         <div class="fact"><dt>files</dt><dd>{short(sums.files)}</dd></div>
         <div class={`fact ${sums.weak ? "fair" : "good"}`}><dt>need care</dt><dd>{number(sums.weak)}</dd></div>
-        {sums.known < names.length && !report && <div class="fact" role="status"><dt>read so far</dt><dd>{Math.round((100 * facts.size) / Math.max(1, names.length))} %</dd></div>}
+        {sums.known < names.length && !report && <div class="fact"><dt>read so far</dt><dd aria-live="polite">{Math.round((100 * facts.size) / Math.max(1, names.length))} %</dd></div>}
       </dl>
       <Card title="Tables" aside={live ? <span class="live"><i aria-hidden="true" />live</span> : null}>
         <div class="tools">
