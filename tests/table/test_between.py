@@ -112,7 +112,7 @@ def test_what_does_not_go_together(table):
         between(table, "nope,2").scan()
     with pytest.raises(InvalidInputError):
         table.changes(3, 1)
-    with pytest.raises(UnsupportedFeatureError, match="frame of Spark"):
+    with pytest.raises(InvalidInputError, match="knows no SparkSession"):
         between(table, "1,2").scan().to_spark()
 
 

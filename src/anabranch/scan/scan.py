@@ -357,12 +357,6 @@ class Scan(Rows[Split], Shown):
             InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
         """
         self._note()
-        if self.between is not None:
-            raise UnsupportedFeatureError(
-                f"what was added to '{self.context.title}' after snapshot {self.between.start} cannot be a frame of Spark yet",
-                feature="incremental-read",
-                hint="read the rows here: to_arrow(), to_polars().",
-            )
         if self.metadata_columns:
             raise UnsupportedFeatureError(
                 f"the columns {', '.join(self.metadata_columns)} tell where rows come from, which frames of Spark do not have",

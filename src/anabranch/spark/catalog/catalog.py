@@ -333,7 +333,7 @@ def _asked(arguments: Sequence[Any]) -> AskedVersion:
         case [int() as micros]:
             return AskedVersion(millis=micros // 1000)
         case [context, options]:
-            given = spelled(java.given_options(options))
+            given = spelled(java.given_options(options), incremental=True)
             travel = context.timeTravel()
             if not travel.isPresent():
                 return AskedVersion(options=given)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
-from anabranch.lineage.reads import note_state
 from anabranch.options import PATH, SCAN_FILTER
 from anabranch.scan.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.source import TableLocation, source_stream
-from anabranch.spark.catalog.tables import LakeTable
+from anabranch.spark.catalog.tables import LakeTable, note_read
 from anabranch.spark.catalog.writes import batch_write, known_origin, stream_write
-from anabranch.spark.context.options import refuse_catalog_options, spelled
+from anabranch.spark.context.options import INCREMENTAL, refuse_catalog_options, refuse_incremental, spelled
 from anabranch.spark.context.table_state import TableState
 from anabranch.spark.context.tables import first_view
 from anabranch.spark.jvm.callbacks import start_callbacks
@@ -69,7 +68,7 @@ class _Opener(JavaProxy):
     def apply(self, columns: Any, given: Any) -> FormatTable | None:
         asked = java.python_map(given)
         refuse_catalog_options(asked)
-        options = {**self._defaults, **spelled(asked, besides=self._defaults)}
+        options = {**self._defaults, **spelled(asked, besides=self._defaults, incremental=True)}
         if not PATH.of(options) or system_read(options) is not None:
             return None
         return FormatTable(self.jvm, options, columns)
@@ -86,7 +85,8 @@ class FormatTable(LakeTable):
     """
 
     def __init__(self, jvm: Jvm, options: Mapping[str, str], columns: Any) -> None:
-        view, self._missing = first_view(options)
+        # A state is shared by all reads of its snapshot: what one of them asks besides is not part of it.
+        view, self._missing = first_view({k: v for k, v in options.items() if k not in INCREMENTAL})
         super().__init__(
             jvm,
             TableState(view.table, view.snapshot, view.schema),
@@ -97,6 +97,7 @@ class FormatTable(LakeTable):
 
     def newScanBuilder(self, _options: Any) -> ScanBuilder:  # noqa: N802
         def streamed(checkpoint: str) -> Any:
+            refuse_incremental(self._given)
             return source_stream(self.jvm, self.place, self._java_schema, self._given, checkpoint)
 
         return ScanBuilder(
@@ -104,6 +105,7 @@ class FormatTable(LakeTable):
         )
 
     def newWriteBuilder(self, info: Any) -> FormatWrite:  # noqa: N802
+        refuse_incremental(self._given)
         return FormatWrite(self.jvm, self, info)
 
     def _abilities(self) -> tuple[str, ...]:
@@ -114,10 +116,10 @@ class FormatTable(LakeTable):
         if self._missing is not None:
             raise self._missing
         refuse_added(self._given)
-        seen = self.seen
+        seen = self.seen.by({key: self._given[key] for key in INCREMENTAL if key in self._given})
         check_columns(seen.schema, java.python_struct(self._java_schema), self._given)
         with reading(self.jvm.spark) as is_planned:
-            note_state(seen.table.context, seen.snapshot, is_planned=is_planned)
+            note_read(seen, is_planned=is_planned)
         condition = SCAN_FILTER.of(self._given)
         if condition is None:
             return seen.scan

@@ -11,14 +11,14 @@ from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.lineage.reads import note_state
+from anabranch.lineage.reads import note_changes, note_state
 from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan.scan import Scan
 from anabranch.spark.catalog import java
 from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import TableLocation, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
-from anabranch.spark.context.options import spelled
+from anabranch.spark.context.options import refuse_incremental, spelled
 from anabranch.spark.context.table_state import STATE_OPTIONS, TABLES, TableState
 from anabranch.spark.jvm.answers import answered
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
@@ -168,9 +168,10 @@ class LakeTable(Relation):
 
     def newScanBuilder(self, options: Any) -> ScanBuilder:  # noqa: N802
         """Return a builder for reading the snapshot that was chosen or newest when the table was loaded."""
-        asked = spelled(java.given_options(options))
+        asked = spelled(java.given_options(options), incremental=True)
 
         def streamed(checkpoint: str) -> Any:
+            refuse_incremental(asked)
             if SCAN_COLUMNS.of(asked) is not None:
                 raise OptionError(
                     f"Spark asks for the columns of '{self.place.name}' before it tells that a stream has "
@@ -210,7 +211,7 @@ class LakeTable(Relation):
     def _scan(self, options: Mapping[str, str]) -> Scan:
         seen = self.seen.by(options)
         with reading(self.jvm.spark) as is_planned:
-            note_state(seen.table.context, seen.snapshot, is_planned=is_planned)
+            note_read(seen, is_planned=is_planned)
         condition = SCAN_FILTER.of(options)
         if condition is None:
             return seen.scan
@@ -222,6 +223,15 @@ class LakeTable(Relation):
             feature="row-level-operations",
             hint="replace whole partitions with INSERT OVERWRITE, or correct the rows on a branch and put it in place.",
         )
+
+
+def note_read(seen: TableState, *, is_planned: bool) -> None:
+    """Register that a batch reads a table as it is seen, or what was added to it."""
+    between = seen.scan.between
+    if between is None:
+        note_state(seen.table.context, seen.snapshot, is_planned=is_planned)
+    elif not is_planned:  # else the plan says it
+        note_changes(seen.table.context, *between.positions)
 
 
 def shown_properties(schema: TableSchema) -> dict[str, str]:

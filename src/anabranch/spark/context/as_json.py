@@ -24,6 +24,7 @@ from anabranch.format.text.json_object import JsonObject
 from anabranch.kernel.log.context import TableContext
 from anabranch.scan.scan import Scan, check_columns
 from anabranch.storage.open import open_storage
+from anabranch.streaming.between import Between
 
 _NO_LIST_NAME: Final = "none"
 _LISTS: Final = ("baseManifestList", "deltaManifestList")
@@ -74,6 +75,7 @@ def scan_values(scan: Scan) -> dict[str, Any]:
         "columns": None if scan.columns is None else list(scan.columns),
         "options": dict(scan.options),
         "only": None if scan.only is None else _file_values(scan.only),
+        "between": None if scan.between is None else [scan.between.start, scan.between.end],
     }
 
 
@@ -90,7 +92,15 @@ def scan_from(content: JsonObject, settings: Mapping[str, str]) -> Scan:
         check_columns(columns, schema),
         options=content.optional_text_map("options"),
         only=None if content.values.get("only") is None else _files_from(content),
+        between=None if content.values.get("between") is None else _between_from(content),
     )
+
+
+def _between_from(content: JsonObject) -> Between:
+    found = content.items("between")
+    if len(found) != 2 or not all(type(number) is int and number >= 0 for number in found):
+        content.fail("'between' is not two numbers of snapshots")
+    return Between(*found)
 
 
 def _snapshot_values(snapshot: Snapshot) -> dict[str, Any]:

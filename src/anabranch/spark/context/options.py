@@ -57,6 +57,9 @@ SPARK_OPTIONS = (
 MOMENT_KEYS = tuple(option.key for option in MOMENT_OPTIONS)
 """Options that select the moment a batch read sees; at most one may be set."""
 
+INCREMENTAL = (INCREMENTAL_BETWEEN.key, INCREMENTAL_BETWEEN_TIMESTAMP.key)
+"""Options of a batch read of what was added between two moments."""
+
 CHECKPOINT = "checkpointLocation"
 QUERY_NAME = "queryName"
 
@@ -70,7 +73,11 @@ _OWNER = "owner"
 
 
 def spelled(
-    options: Mapping[str, str], *, besides: Iterable[str] = (), is_checked: bool = False
+    options: Mapping[str, str],
+    *,
+    besides: Iterable[str] = (),
+    is_checked: bool = False,
+    incremental: bool = False,
 ) -> dict[str, str]:
     """Return the options under their proper names.
 
@@ -80,24 +87,31 @@ def spelled(
         options: as Spark hands them over.
         besides: unknown options that are allowed: those of the session or warehouse.
         is_checked: whether they were looked at before.
+        incremental: whether they may ask for what was added between two moments: not those of a stream or a write.
 
     Raises `OptionError` for an unknown one.
     """
     named = {
         _KNOWN.get(key.lower(), key): value for key, value in options.items() if key.lower() not in _TRAVEL
     }
-    for option in (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP):
-        if option.key in named:
-            raise OptionError(
-                f"option '{option.key}' is not one of Spark's readers and writers yet",
-                hint="table.changes(a, b) gives the rows that were added between two snapshots, "
-                "and so does the option without Spark.",
-            )
+    if not incremental:
+        refuse_incremental(named)
     if is_checked:
         check_values(table_options(named))
     else:
         check_use(named, also=(CHECKPOINT, QUERY_NAME, *besides))
     return named
+
+
+def refuse_incremental(options: Mapping[str, str]) -> None:
+    """Raise `OptionError` if a stream, a write or a read by Python asks for what was added between two moments."""
+    for key in INCREMENTAL:
+        if key in options:
+            raise OptionError(
+                f"option '{key}' is one of batch reads of classic sessions",
+                hint="a stream reads what is added by itself; in Spark Connect, read from a classic session, or with "
+                "table.changes(a, b) in Python.",
+            )
 
 
 def refuse_catalog_options(names: Iterable[str]) -> None:

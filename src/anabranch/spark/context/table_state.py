@@ -12,7 +12,8 @@ from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.lazy import lazy
 from anabranch.options import BRANCH, SCAN_EXACT, SCAN_PUBLISHED
 from anabranch.scan.scan import Scan
-from anabranch.spark.context.options import table_options
+from anabranch.spark.context.options import INCREMENTAL, table_options
+from anabranch.streaming.between import between_of
 from anabranch.table import Table
 
 STATE_OPTIONS = (*(option.key for option in MOMENT_OPTIONS), SCAN_EXACT.key, SCAN_PUBLISHED.key, BRANCH.key)
@@ -37,9 +38,9 @@ class TableState:
 
     def by(self, options: Mapping[str, str]) -> TableState:
         """Return the state that a read with these options sees, with the columns that Spark already knows."""
-        if not any(key in options for key in STATE_OPTIONS):
+        state = {key: options[key] for key in (*STATE_OPTIONS, *INCREMENTAL) if key in options}
+        if not state:
             return self
-        state = {key: options[key] for key in STATE_OPTIONS if key in options}
         view = self.table.with_options({**table_options(options), **state})
         return TableState(view, view.snapshot, self.schema)
 
@@ -51,7 +52,11 @@ class TableState:
     @lazy
     def scan(self) -> Scan:
         """Scan of all rows; its files are planned once, however many statements read them."""
-        return Scan(self.table.context, self.snapshot, self.schema, options=self.table.options)
+        newest = 0 if self.snapshot is None else self.snapshot.id
+        between = between_of(self.table.context, self.table.options, newest)
+        return Scan(
+            self.table.context, self.snapshot, self.schema, options=self.table.options, between=between
+        )
 
 
 TABLES: WeakValueDictionary[tuple[str, str | None], TableState] = WeakValueDictionary()

@@ -13,7 +13,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.joining import joined
-from anabranch.lineage.model import Input, SourceInput
+from anabranch.lineage.model import Input, SourceInput, TableInput
 from anabranch.lineage.reads import state_read
 from anabranch.spark.context.options import spelled
 from anabranch.spark.context.table_state import FILES, TABLES
@@ -47,9 +47,15 @@ class PlanInputs:
         """Whether some rows may have an origin that only the program knows."""
         return self.has_rows_of_program or self.has_rows_of_rdd
 
-    def saw(self, context: TableContext, snapshot: Snapshot | None, schema: TableSchema) -> None:
-        """Add an input: a snapshot was read in the columns of a schema."""
-        self.inputs.append(state_read(context, snapshot))
+    def saw(
+        self,
+        context: TableContext,
+        snapshot: Snapshot | None,
+        schema: TableSchema,
+        read: TableInput | None = None,
+    ) -> None:
+        """Add an input: a snapshot, or another `read`, was read in the columns of a schema."""
+        self.inputs.append(read or state_read(context, snapshot))
         self.columns[context.title] = tuple(column.name for column in schema.fields)
 
 
@@ -119,7 +125,7 @@ def _of_table(table: Any, options: Mapping[str, str], found: PlanInputs) -> None
             found.inputs.append(_unknown(table.name()))
         else:
             seen = ours.by(options)
-            found.saw(seen.table.context, seen.snapshot, seen.schema)
+            found.saw(seen.table.context, seen.snapshot, seen.schema, seen.scan.read_from())
     elif name == "PythonTable":
         _of_python(table, options, found)
     elif name.endswith("KafkaTable"):
@@ -137,7 +143,7 @@ def _of_python(table: Any, options: Mapping[str, str], found: PlanInputs) -> Non
             look_up({**source.defaults, **spelled(source.options, is_checked=True)}, found, source.newest)
         case "anabranch-scan":
             scan = described_scan(options)
-            found.saw(scan.context, scan.snapshot, scan.schema)
+            found.saw(scan.context, scan.snapshot, scan.schema, scan.read_from())
         case "anabranch-kafka":
             found.inputs.append(kafka_input(options))
         case name:
@@ -165,7 +171,7 @@ def _of_relation(jvm: Jvm, relation: Any, found: PlanInputs) -> None:
     if ours is None:
         found.inputs += [SourceInput("files", path, None, None) for path in paths]
     else:
-        found.saw(ours.context, ours.snapshot, ours.schema)
+        found.saw(ours.context, ours.snapshot, ours.schema, ours.read_from())
 
 
 def kafka_input(options: Mapping[str, str]) -> SourceInput:

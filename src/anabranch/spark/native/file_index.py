@@ -66,7 +66,8 @@ class PlannedFileIndex(JavaProxy):
             if scan.snapshot is None
             else layout.snapshot_path(scan.snapshot.id)
         )
-        return [f"{root}", f"{root}/{seen}"]
+        added = "" if scan.between is None else f".after-{scan.between.start}"
+        return [f"{root}", f"{root}/{seen}{added}"]
 
     def inputFiles(self) -> Any:  # noqa: N802
         return text_array(self.jvm, [path for f in self._files.matching(None) for path, _, _ in f.files])

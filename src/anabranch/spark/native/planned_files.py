@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -100,6 +100,11 @@ class PlannedFiles:
         scan = self.scan
         if predicate is None:
             plan, frame = scan.plan(), self.whole
+        elif scan.between is not None:
+            plan = replace(scan, schema=self.schema, predicate=predicate).plan()
+            frame = self._of_ours(plan.files)
+            if scan.predicate is not None:
+                frame = frame.join(self.whole, on=_KEY, how="semi", maintain_order="left")
         else:
             plan = ScanRequest(scan.context, scan.snapshot, self.schema, predicate, None, scan.options).plan()
             frame = self._of_ours(plan.files)

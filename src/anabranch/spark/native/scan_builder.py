@@ -63,7 +63,13 @@ class ScanBuilder(JavaProxy):
     def pushFilters(self, filters: Any) -> Any:  # noqa: N802
         """Accept all filters; return those that Spark must evaluate on every row as well."""
         self._filters = Filters(self.jvm, filters)
-        settled = {part.number for part in settled_parts(self._filters, self._find().schema)}
+        found = self._find()
+        # Of what was added, files are chosen by what their statistics say, and rows decided one by one.
+        settled = (
+            {part.number for part in settled_parts(self._filters, found.schema)}
+            if found.between is None
+            else set()
+        )
         if not settled:
             return filters
         return self.jvm.seq([self._filters.at(p) for p in self._filters.parts if p.number not in settled])

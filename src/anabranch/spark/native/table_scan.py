@@ -86,6 +86,8 @@ class TableScan(JavaProxy):
             return "anabranch, a stream"
         scan = self._query.scan
         at = "never written" if scan.snapshot is None else f"snapshot {scan.snapshot.id}"
+        if scan.between is not None:
+            at += f", added after {scan.between.start}"
         asked = "" if self._query.predicate is None else f", {self._query.predicate}"
         door = "" if isinstance(self._way, NativePlan) else ", portable door"
         return f"anabranch {scan.context.title} ({at}, {self._way.files} files{asked}{door})"
