@@ -132,6 +132,8 @@ OF_OWN_TASKS = {
     "spark/tasks/sort.py",
     # A data source that this process registered, as Spark's own Python process sent it back.
     "spark/lineage/plans.py",
+    # Functions in a plan, which only the program itself can have put there, unless its Spark serves others.
+    "spark/lineage/given_values.py",
 }
 PROGRAMS = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql.types import DataType
 
 from anabranch.errors import AnabranchError
@@ -222,11 +222,19 @@ def _has_data_of_python(expression: Any) -> bool:
     function = expression.func()
     if function.broadcastVars() is not None and function.broadcastVars().size():
         return True
+    if _takes_programs_of_others():
+        return True  # a function in the plan may be a client's, and is not to be read here
     command = function.command()
     code = command if isinstance(command, bytes) else command.unsafeArray()
     if len(code) > _LONGEST_FUNCTION:
         return True
     return has_data(cloudpickle.loads(bytes(code)))
+
+
+def _takes_programs_of_others() -> bool:
+    """Whether the Spark of this process serves Spark Connect too."""
+    running = SparkContext.getOrCreate()  # there is one, for there is a plan
+    return "SparkConnectPlugin" in str(running.getConf().get("spark.plugins", ""))
 
 
 def _carries(item: Any, seen: set[int], depth: int) -> bool:
