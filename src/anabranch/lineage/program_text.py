@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-_MOST_FILES: Final = 400
+_MOST_FILES: Final = 1_000
 _LONGEST_FILE: Final = 1 << 20
 _SHORTEST_PART: Final = 4
 """Shorter text around a value may stand anywhere by chance."""
@@ -196,9 +196,9 @@ def _texts() -> Iterator[_File]:
 
 
 def _files() -> Iterator[str]:
-    """Yield the files of the program: what is not installed, and cells of notebooks."""
+    """Yield the files of the program: what is not installed, the main one and the last imported first, and cells of notebooks."""
     found: dict[str, None] = {}
-    for module in [sys.modules.get("__main__"), *list(sys.modules.values())]:
+    for module in [sys.modules.get("__main__"), *reversed([*sys.modules.values()])]:
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and path.endswith(".py") and not is_installed(path):
             found[path] = None

@@ -127,7 +127,14 @@ _OPEN: Final[list[Requests]] = []
 
 @contextmanager
 def requests() -> Iterator[Requests]:
-    """Count what this process asks of its stores inside of the block."""
+    """Count what this process asks of its stores inside of the block.
+
+    >>> with anabranch.requests() as asked:
+    ...     table.scan().to_arrow().num_rows
+    4
+    >>> asked.total > 0
+    True
+    """
     account = Requests()
     _OPEN.append(account)
     try:

@@ -120,10 +120,10 @@ class SnapshotLog:
         Raises `CorruptTableError`.
         """
         with reading(self._storage) as begin:
-            start, find = self._begin(known, begin)
+            start, find, hint = self._begin(known, begin)
             found = None if start is None else self._newest_from(start, _STEPS_BEFORE_LISTING, find)
         if found is None:
-            found = self._head_by_listing()
+            found = self._head_by_listing(hint)
             self._look_for_deleted(found, strict=strict)
         return found
 
@@ -200,42 +200,42 @@ class SnapshotLog:
         found = self.find(snapshot.id)
         return found if found is not None and found.stamp == snapshot.stamp else None
 
-    def _begin(self, known: Snapshot | None, begin: Reading) -> tuple[Snapshot | None, _Find]:
-        """Return a current snapshot near the newest, and how to find those around it.
+    def _begin(self, known: Snapshot | None, begin: Reading) -> tuple[Snapshot | None, _Find, int | None]:
+        """Return a current snapshot near the newest, how to find those around it, and the hint if it was read.
 
-        None if neither `known` nor the hint is one.
+        No snapshot if neither `known` nor the hint is one.
         """
         if known is not None:
             find = self._around(range(known.id, known.id + 2), begin)
             found = find(known.id)
             if found is not None and found.stamp == known.stamp:
-                return found, find
+                return found, find, None
         hint = self.hinted_id()
         if hint is None:
-            return None, self.find
+            return None, self.find, None
         find = self._around(range(max(hint - 1, 1), hint + 2), begin)
         found = find(hint)
         if found is None or found.id == 1:
-            return None, find
+            return None, find, hint
         # A late writer's leftover lies above a gap, or on something it was not built on.
         try:
-            return (found if self._parting(found, find=find) is None else None), find
+            return (found if self._parting(found, find=find) is None else None), find, hint
         except (CorruptTableError, UnsupportedFeatureError):
-            return found, find
+            return found, find, hint
 
     def _around(self, ids: Iterable[int], begin: Reading) -> _Find:
         """Begin to read snapshots next to each other; return how to find them, once, or any other."""
         begun = {number: begin(partial(self.find, number)) for number in ids}
         return lambda number: begun.pop(number, partial(self.find, number))()
 
-    def _head_by_listing(self) -> Snapshot | None:
+    def _head_by_listing(self, hint: int | None) -> Snapshot | None:
         for _ in range(_LISTINGS):
             stored = self._stored()
             if not stored:
                 return None
             newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
             newest = None if newest is None else self._below_leftovers(newest, stored)
-            if newest is not None and self._is_all_rolled_back(newest, stored):
+            if newest is not None and newest.id != hint and self._is_all_rolled_back(newest, stored):
                 return None
             found = None if newest is None else self._newest_from(newest)
             if found is not None:
@@ -359,7 +359,8 @@ class SnapshotLog:
         hint = self._hint(self._layout.earliest_hint_path)
         if hint is not None and self.is_there(hint) and not (hint > 1 and self.is_there(hint - 1)):
             return hint
-        if self.is_there(1):  # nothing has expired yet: no need to list what may be thousands
+        # Where nothing has expired yet, what may be thousands need not be listed. Branches begin elsewhere.
+        if self._layout.branch is None and self.is_there(1):
             return 1
         ids = self.ids()
         return ids[0] if ids else None
