@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import anabranch
 from anabranch.demo.story import run_demo
 from anabranch.errors import InvalidInputError
 from tests.support.clusters import standalone
@@ -21,6 +22,13 @@ def test_a_folder_in_which_something_is_is_not_used(tmp_path):
     with pytest.raises(InvalidInputError, match="is no folder"):
         run_demo(keep=str(tmp_path / "mine.txt"), quiet=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_warehouse_in_which_tables_are_is_not_used(tmp_path):
+    place = (tmp_path / "w").as_uri()
+    anabranch.connect(place).create_table("db.t", "id BIGINT")
+    with pytest.raises(InvalidInputError, match="begins without"):
+        run_demo(keep=place, quiet=True)
 
 
 def told(*words, **environment):

@@ -25,7 +25,7 @@ from anabranch.demo.questions import ALL, GOOD, LATE_IN_WIND, QuestionRows, ask
 from anabranch.demo.show import show
 from anabranch.demo.tables import prepare
 from anabranch.demo.terminal import Program, Terminal
-from anabranch.errors import AnabranchError, InvalidInputError
+from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.lake import Lake, connect
 from anabranch.table import Table
 
@@ -113,6 +113,13 @@ def _empty(folder: Path) -> Path:
     return folder
 
 
+def _has_tables(lake: Lake) -> bool:
+    try:
+        return bool(lake.databases())
+    except NotFoundError:  # no warehouse yet
+        return False
+
+
 class _Story:
     """The paths of one run, and its chapters."""
 
@@ -127,9 +134,9 @@ class _Story:
         self.root = root
         self.warehouse = warehouse or str(root / "warehouse")
         self.lake: Lake = connect(self.warehouse)
-        if self.lake.databases():
+        if warehouse is not None and _has_tables(self.lake):
             raise InvalidInputError(
-                f"there are tables in {self.warehouse}, and the demo begins without",
+                f"there are tables in {warehouse}, and the demo begins without",
                 hint="give --keep a place where nothing is.",
             )
         self.master, self.conf = spark
