@@ -83,6 +83,18 @@ def test_the_table_and_all_that_was_made_from_it_are_published_as_one():
     assert found(lake) == wanted(10)
 
 
+def test_main_of_a_table_that_nobody_confirmed_is_not_changed():
+    """Another job has made something of the table since somebody looked at the plan."""
+    lake = spoilt()
+    confirmed, wrong = TABLES[:-1], found(lake)
+    with pytest.raises(CommitConflictError, match=f"{TABLES[-1]}, which was not confirmed"):
+        correct(lake, options=CascadeOptions(only=confirmed))
+    assert found(lake) == wrong
+    assert [lake.table(name).branches() for name in TABLES] == [[]] * len(TABLES), "nothing was begun"
+    correct(lake, options=CascadeOptions(only=TABLES))
+    assert found(lake) == wanted(8)
+
+
 def test_the_same_call_again_changes_nothing_and_undo_takes_it_back():
     lake = spoilt()
     wrong = found(lake)

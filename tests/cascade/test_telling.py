@@ -92,3 +92,11 @@ def test_what_failed_says_that_nothing_has_changed():
     assert "big: failed: no space\n  hint: make some." in text
     assert "all mains are as they were" in text
     assert cascade(lake).group is not None
+
+
+def test_the_next_command_checks_what_this_one_would_have():
+    more = ("--checks", "my checks.yml")
+    text = told(told_plan(plan(spoilt()), ["jobs.py"], more))
+    assert "--jobs jobs.py --checks 'my checks.yml'" in text
+    text = told(told_result(cascade(spoilt(), publish=False), ["jobs.py"], more))
+    assert "--jobs jobs.py --checks 'my checks.yml'" in text

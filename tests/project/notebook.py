@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from anabranch.lineage import remembered
 from anabranch.runtime import SystemClock
 from tests.support.clock import HOUR
 
@@ -32,6 +33,7 @@ def run(path: Path) -> dict:
     """The notebook with what its cells show, run in a new folder. Raises what a cell raises."""
     book = json.loads(path.read_text(encoding="utf-8"))
     names: dict = {}
+    remembered.forget()  # what this process has read before is no part of the notebook
     before, now_millis = Path.cwd(), SystemClock.now_millis
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -289,6 +289,20 @@ def test_partitions_count_their_small_files(ask, warehouse):
     assert sum(found["sizes"]["files"]) == table.health().files
 
 
+def test_what_a_file_does_not_say_is_not_known_of_the_table(ask, warehouse):
+    lake = anabranch.connect(str(warehouse))
+    table = lake.create_table("shop.bounds", "d DOUBLE, s STRING, n DOUBLE")
+    table.append([{"d": 1.0, "s": "a", "n": None}])
+    table.append([{"d": float("inf"), "s": "\U0010ffff" * 20, "n": 2.0}])
+    try:
+        found = {column["name"]: column for column in ask("statistics", table="shop.bounds")["columns"]}
+        assert found["d"]["max"] is None
+        assert found["s"]["max"] is None
+        assert found["n"]["max"] is not None, "a file of nulls has no bound to say"
+    finally:
+        lake.drop_table("shop.bounds")
+
+
 def test_statistics_are_those_of_the_rows(ask):
     found = {column["name"]: column for column in ask("statistics", table=T)["columns"]}
     assert (found["id"]["min"], found["id"]["max"], found["id"]["nulls"]) == ("0", "504", 0)

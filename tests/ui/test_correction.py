@@ -127,7 +127,7 @@ def test_what_is_no_request_is_said(acting, body):
 
 
 def test_what_the_page_sends_is_no_option_of_the_command():
-    words = command("w", "run", "--undo", "--yes", jobs=["a b.py"], checks=[])
+    words = command("w", "run", "--undo", "--yes", jobs=["a b.py"], checks=[], tables=["db.t"])
     assert words[3:] == [
         "--warehouse=w",
         "correct",
@@ -135,6 +135,7 @@ def test_what_the_page_sends_is_no_option_of_the_command():
         "--run",
         "--yes",
         "--jobs=a b.py",
+        "--only=db.t",
         "--",
         "--undo",
     ]

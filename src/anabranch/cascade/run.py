@@ -68,6 +68,8 @@ class CascadeOptions:
     """Jobs that may begin without state if none can be recovered: their tables may lack what was open at the point."""
     by: str | None = None
     reason: str | None = None
+    only: Collection[str] | None = None
+    """The tables whose mains may change, as somebody has confirmed them; None for those of the plan."""
 
 
 def run_cascade(
@@ -303,10 +305,16 @@ def _empties(snapshot: Snapshot) -> bool:
 
 
 def _check_named(plan: CascadePlan, options: CascadeOptions) -> None:
-    """Raise `InvalidInputError` for a table that is named and not part of the cascade."""
+    """Raise `InvalidInputError` for a table that is named and not corrected, `CommitConflictError` for one that must not be."""
     unknown = sorted({*options.by_hand, *options.audits} - {*plan.tables})
     if unknown and not plan.is_done:
         raise InvalidInputError(
             f"'{unknown[0]}' is not to be corrected after '{plan.table}' was",
             hint=f"to correct are: {', '.join(plan.tables)}.",
+        )
+    others = [name for name in plan.tables if options.only is not None and name not in options.only]
+    if others and not plan.is_done:
+        raise CommitConflictError(
+            f"this would change main of {', '.join(others)}, which was not confirmed",
+            hint="look at the plan again: something was made of the table meanwhile.",
         )

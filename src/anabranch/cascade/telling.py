@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep
@@ -12,8 +12,8 @@ from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult
 from anabranch.lineage.trace import Range
 
 
-def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the lines of a plan; `files` are the given job files."""
+def told_plan(plan: CascadePlan, files: Iterable[str] = (), more: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines of a plan; `files` are the given job files, `more` what else the next command must say."""
     yield from _beside(plan)
     if plan.is_done:
         yield _nothing(plan)
@@ -29,14 +29,14 @@ def told_plan(plan: CascadePlan, files: Iterable[str] = ()) -> Iterator[str]:
     if any(step.problems for step in plan.steps) and not given:
         yield "Name the files that declare the jobs: --jobs FILE."
         given = ["FILE"]
-    yield f"next: {command_of(plan, given)}"
+    yield f"next: {command_of(plan, given, *more)}"
 
 
-def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the lines of a result."""
+def told_result(result: CascadeResult, files: Iterable[str] = (), more: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines of a result; arguments as for `told_plan`."""
     plan = result.plan
     files = list(files)
-    again = command_of(plan, files)
+    again = command_of(plan, files, *more)
     yield from _beside(plan)
     if plan.is_done:
         yield _nothing(plan)
@@ -62,7 +62,7 @@ def told_result(result: CascadeResult, files: Iterable[str] = ()) -> Iterator[st
             f"Nothing is published. Write these rows to {step.table}$branch_{step.branch}, made from the branches of the same "
             "name of what it is made from."
         )
-        yield f"next: {command_of(plan, files, '--by-hand', step.table)}"
+        yield f"next: {command_of(plan, files, *more, '--by-hand', step.table)}"
     elif result.failed:
         for status in result.failed:
             yield f"{status.job}: {status.state.value}{'' if status.message is None else f': {status.message}'}"

@@ -105,10 +105,18 @@ class Actions:
 
 
 def command(
-    warehouse: str, what: str, table: str, tag: str, *, jobs: Sequence[str], checks: Sequence[str]
+    warehouse: str,
+    what: str,
+    table: str,
+    tag: str,
+    *,
+    jobs: Sequence[str],
+    checks: Sequence[str],
+    tables: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command line. What comes from the page cannot be taken for an option."""
+    """Return the command line, for the tables that were confirmed. What comes from the page cannot be taken for an option."""
     given = [*(f"--jobs={file}" for file in jobs), *(f"--checks={file}" for file in checks)]
+    given += [f"--only={name}" for name in tables]
     verb = ["correct", f"--from-tag={tag}", f"--{what}", "--yes", *(given if what == "run" else [])]
     return [sys.executable, "-m", "anabranch", f"--warehouse={warehouse}", *verb, "--", table]
 

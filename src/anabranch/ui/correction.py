@@ -29,12 +29,13 @@ def plan(site: Site, asked: Asked) -> dict[str, Any]:
     table, tag = asked.text("table"), asked.text("tag")
     found = planned_correction(site.warehouse, table, tag, site.jobs)
     group = _last_group(site.lake, table)
+    checked = [word for file in site.checks for word in ("--checks", file)]
     return {
         "plan": found.to_dict(),
         "tables": list(found.tables),
-        "told": list(told_plan(found, site.jobs)),
+        "told": list(told_plan(found, site.jobs, checked)),
         "undo": None if group is None else {"number": group.number, "tables": _tables(group)},
-        "command": command_of(found, site.jobs or ("FILE",)),
+        "command": command_of(found, site.jobs or ("FILE",), *checked),
     }
 
 
@@ -78,7 +79,7 @@ def act(site: Site, asked: Asked) -> dict[str, Any] | None:
         raise CommitConflictError(
             f"this changes {', '.join(changed)}, which is not what was confirmed", hint="look at it again."
         )
-    words = command(site.warehouse, what, table, tag, jobs=site.jobs, checks=site.checks)
+    words = command(site.warehouse, what, table, tag, jobs=site.jobs, checks=site.checks, tables=changed)
     return site.actions.start(words, what, table, tag, tables=changed, millis=site.now)
 
 

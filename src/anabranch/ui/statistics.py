@@ -24,17 +24,30 @@ def column_statistics(view: Table) -> dict[str, Any]:
     files = read_system_table(at, "files", ["record_count", *_COLUMNS])
     looked_at = files.slice(0, _MOST_FILES)
     parsed = [[json.loads(text or "{}") for text in looked_at[name].to_pylist()] for name in _COLUMNS]
+    counts = looked_at["record_count"].to_pylist()
     columns = []
     for field in view.schema.fields:
         nulls, least, greatest = ([one.get(field.name) for one in side] for side in parsed)
+        # A file that says no bound may hold anything, unless it holds nothing but nulls.
+        is_said = [
+            [
+                bound is not None or count == rows
+                for bound, count, rows in zip(side, nulls, counts, strict=True)
+            ]
+            for side in (least, greatest)
+        ]
         is_number = field.type.spelling.startswith(_NUMERIC)
         columns.append(
             {
                 "name": field.name,
                 "type": field.type.spelling,
                 "nulls": sum(nulls) if nulls and all(n is not None for n in nulls) else None,
-                "min": cell(_extreme(least, is_number=is_number, greatest=False)),
-                "max": cell(_extreme(greatest, is_number=is_number, greatest=True)),
+                "min": cell(_extreme(least, is_number=is_number, greatest=False))
+                if all(is_said[0])
+                else None,
+                "max": cell(_extreme(greatest, is_number=is_number, greatest=True))
+                if all(is_said[1])
+                else None,
             }
         )
     return {

@@ -21,11 +21,11 @@ COLUMNS = (
 )
 
 
-def planned(plan: CascadePlan, files: Sequence[str] | None) -> Answer:
+def planned(plan: CascadePlan, files: Sequence[str] | None, more: Sequence[str] = ()) -> Answer:
     """Return what a correction would do."""
     from anabranch.cascade.telling import told_plan
 
-    return Answer(plan.to_dict(), told_plan(plan, files or ()), rows=_rows(plan, None))
+    return Answer(plan.to_dict(), told_plan(plan, files or (), more), rows=_rows(plan, None))
 
 
 class Told:
@@ -49,7 +49,7 @@ class Told:
             self._tell("failed", error.message, {}, hint=error.hint)
             raise
 
-    def corrected(self, made: CascadeResult, files: Sequence[str] | None) -> Answer:
+    def corrected(self, made: CascadeResult, files: Sequence[str] | None, more: Sequence[str] = ()) -> Answer:
         """Return what a correction did, and what is left."""
         from anabranch.cascade.telling import told_result
 
@@ -62,7 +62,7 @@ class Told:
             self._tell("failed", "; ".join([*troubles, *by_hand]), made.to_dict())
         return Answer(
             made.to_dict(),
-            told_result(made, files or ()),
+            told_result(made, files or (), more),
             rows=_rows(made.plan, made),
             code=1 if is_left else 0,
         )

@@ -70,6 +70,10 @@ def correct(
     conf: Conf = None,
     reason: Reason = None,
     hook: HookCommand = None,
+    only: Annotated[
+        list[str] | None,
+        option("Do nothing if main of another table than these would change; may be repeated.", "--only"),
+    ] = None,
     *,
     ask: Confirm,
     caller: Called,
@@ -94,9 +98,10 @@ def correct(
             f"'{table}' cannot be corrected without jobs",
             hint="write jobs => 'jobs.py', the corrected jobs.",
         )
+    checked = () if checks is None else ("--checks", checks)
     declared = _declared(caller, jobs, master if run else None, conf if run else None)
     if not run:
-        return planned(plan_correction(lake, table, from_tag, declared, name=name), jobs)
+        return planned(plan_correction(lake, table, from_tag, declared, name=name), jobs, checked)
     if not hold:
         ask(f"correct {table} and what was made from it, and publish it?")
     options = CascadeOptions(
@@ -105,6 +110,7 @@ def correct(
         accept_empty_state=tuple(accept_empty_state or ()),
         by=caller.by,
         reason=reason,
+        only=only,
     )
     is_done = plan_correction(lake, table, from_tag, declared, name=name).is_done
 
@@ -113,7 +119,7 @@ def correct(
 
     with told.of_errors():
         made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
-    return told.corrected(made, jobs)
+    return told.corrected(made, jobs, checked)
 
 
 @verb(CORRECTIONS, "Lake.correct", columns=COLUMNS, changes=True, shows_itself=True)
