@@ -1,17 +1,11 @@
 """Lists that are longer than the terminal go through a pager; others, and what programs read, do not."""
 
-import fcntl
 import json
-import os
-import pty
-import struct
-import subprocess
-import sys
-import termios
 
 import pytest
 
 import anabranch
+from tests.support.terminals import on_terminal
 
 LINES = 12
 CODE = "from anabranch.cli.main import main; main()"
@@ -26,70 +20,53 @@ def warehouse(tmp_path_factory):
     return folder
 
 
-def on_terminal(warehouse, *words, pager, lines=LINES):
-    """Exit code and what a terminal of 80 columns shows."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if k not in ("PAGER", "LINES", "COLUMNS", "LESS")}
-    if pager is not None:
-        environment["PAGER"] = pager
-    with subprocess.Popen(
-        [sys.executable, "-c", CODE, "-w", str(warehouse), *words],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env={**environment, "TERM": "xterm", "NO_COLOR": "1"},
-    ) as process:
-        os.close(slave)
-        found = b""
-        try:
-            while part := os.read(master, 65536):
-                found += part
-        except OSError:  # how Linux says that it was closed
-            pass
-        code = process.wait(60)
-    os.close(master)
-    return code, found.decode()
+def paged(warehouse, *words, pager, lines=LINES):
+    """Exit code and what a terminal shows."""
+    own = {} if pager is None else {"PAGER": pager}
+    code, shown = on_terminal(
+        "-w", warehouse, *words, code=CODE, lines=lines, TERM="xterm", NO_COLOR="1", **own
+    )
+    return code, shown.decode()
 
 
 def test_a_long_list_goes_to_the_pager_whole_and_a_short_one_does_not(warehouse, tmp_path):
     kept = tmp_path / "paged"
-    code, shown = on_terminal(warehouse, "snapshots", "db.t", pager=f"cat > {kept}")
+    code, shown = paged(warehouse, "snapshots", "db.t", pager=f"cat > {kept}")
     assert (code, shown) == (0, "")
     assert len(kept.read_text().splitlines()) == 21
     kept.unlink()
-    code, shown = on_terminal(warehouse, "snapshots", "db.t", pager=f"cat > {kept}", lines=40)
+    code, shown = paged(warehouse, "snapshots", "db.t", pager=f"cat > {kept}", lines=40)
     assert (code, len(shown.splitlines()), kept.exists()) == (0, 21, False)
 
 
 @pytest.mark.parametrize(("words", "pager"), [(["--no-pager"], "false"), ([], "")])
 def test_who_wants_no_pager_gets_none(warehouse, words, pager):
-    code, shown = on_terminal(warehouse, *words, "snapshots", "db.t", pager=pager)
+    code, shown = paged(warehouse, *words, "snapshots", "db.t", pager=pager)
     assert (code, len(shown.splitlines())) == (0, 21)
 
 
 def test_json_and_commands_that_change_something_are_not_paged(warehouse):
-    code, shown = on_terminal(warehouse, "snapshots", "db.t", "--json", pager="false")
+    code, shown = paged(warehouse, "snapshots", "db.t", "--json", pager="false")
     assert (code, len(json.loads(shown))) == (0, 20)
-    code, shown = on_terminal(warehouse, "create-tag", "db.t", "--name", "good", pager="false", lines=1)
+    code, shown = paged(warehouse, "create-tag", "db.t", "--name", "good", pager="false", lines=1)
     assert code == 0
     assert "good" in shown
 
 
 def test_a_pager_that_is_left_early_is_no_error(warehouse):
-    code, shown = on_terminal(warehouse, "files", "db.t", pager="head -n 1")
+    code, shown = paged(warehouse, "files", "db.t", pager="head -n 1")
     assert code == 0
     assert len(shown.splitlines()) == 1
 
 
 def test_what_is_said_beside_a_list_stands_below_it(warehouse, tmp_path):
     kept = tmp_path / "paged"
-    code, shown = on_terminal(warehouse, "read", "db.t", "--limit", "15", pager=f"cat > {kept}")
+    code, shown = paged(warehouse, "read", "db.t", "--limit", "15", pager=f"cat > {kept}")
     assert (code, shown) == (0, "")
     assert kept.read_text().splitlines()[-1] == "(the first 15 rows; --limit all shows all)"
 
 
 def test_an_error_comes_after_the_pager_is_left(warehouse):
-    code, shown = on_terminal(warehouse, "snapshots", "db.nope", pager="false")
+    code, shown = paged(warehouse, "snapshots", "db.nope", pager="false")
     assert code == 1
     assert "db.nope" in shown

@@ -1,11 +1,7 @@
 """Every verb that only looks, on terminals of 80 and 40 columns, in a pipe and without colour, at a table of hostile values."""
 
 import io
-import os
-import pty
 import re
-import subprocess
-import sys
 
 import pytest
 from rich.cells import cell_len
@@ -15,6 +11,7 @@ import anabranch
 from anabranch.cli import output
 from anabranch.cli.main import run
 from anabranch.verbs.registry import VERBS
+from tests.support.terminals import on_terminal
 
 EVIL = "\x1b[31m[red]x[/]\n\u202e日本\x9b2J"
 UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
@@ -100,26 +97,7 @@ def test_in_a_pipe_nothing_is_folded_and_nothing_tells_a_terminal_what_to_do(ver
 def test_colour_is_for_terminals_that_want_it(setting, has_colour, tmp_path):
     anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT").append([{"id": 1}])
     (tmp_path / "checks.yaml").write_text("checks: [row_count: {min: 1}]")
-    master, slave = pty.openpty()
-    environment = {
-        k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
-    }
-    code = "from anabranch.cli.main import main; main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, "-w", str(tmp_path), "audit", "db.t", str(tmp_path / "checks.yaml")],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env={**environment, "TERM": "xterm-256color", **setting},
-    ) as process:
-        os.close(slave)
-        found = b""
-        try:
-            while part := os.read(master, 65536):
-                found += part
-        except OSError:  # how Linux says that it was closed
-            pass
-        assert process.wait(60) == 0, found
-    os.close(master)
+    code, found = on_terminal("-w", tmp_path, "audit", "db.t", tmp_path / "checks.yaml", **setting)
+    assert code == 0, found
     colours = re.findall(rb"\x1b\[[0-9;]*3[0-7][0-9;]*m", found)
     assert bool(colours) is has_colour, found

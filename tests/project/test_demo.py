@@ -68,7 +68,17 @@ def test_the_whole_story_on_an_object_store_and_a_cluster(tmp_path):
     ) as master:  # fmt: skip
         url = server.new_url()
         options = [word for pair in server.options.items() for word in ("--option", "=".join(pair))]
-        told(*options, "demo", "--keep", url, "--master", master, TMPDIR=str(tmp_path / "tmp"))
+        told(
+            *options,
+            "demo",
+            "--keep",
+            url,
+            "--master",
+            master,
+            "--conf",
+            "spark.driver.memory=900m",
+            TMPDIR=str(tmp_path / "tmp"),
+        )
         again = subprocess.run(
             [sys.executable, "-m", "anabranch", *options, "demo", "--keep", url], capture_output=True, text=True, check=False
         )  # fmt: skip

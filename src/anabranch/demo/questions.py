@@ -87,7 +87,7 @@ def main(warehouse: str, master: str, conf: str = "{}") -> None:
     """Run the statements from standard input."""
     import anabranch.spark
 
-    spark = anabranch.spark.session(warehouse, master=master, **_SETTINGS, **json.loads(conf))
+    spark = anabranch.spark.session(warehouse, master=master, **{**_SETTINGS, **json.loads(conf)})
     answers = []
     for statement in json.load(sys.stdin):
         frame = spark.sql(statement)

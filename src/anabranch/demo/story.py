@@ -147,7 +147,7 @@ class _Story:
         self.flights = pa.concat_tables([rows for _, rows in self.days])
         self.airports = Airports.of_environment()
         topic = {} if self.airports is None else {TOPIC: self.airports.topic}
-        # On an object store, positions and state are kept beside this machine's copy of them.
+        # Spark may have no connector for the store: it works on a disk, and jobs copy what must outlive that.
         checkpoints = {} if warehouse is None else {"ANABRANCH_CHECKPOINTS": str(root / "checkpoints")}
         environment = {"ANABRANCH_WAREHOUSE": self.warehouse, **checkpoints, **topic}
         self.terminal = Terminal(console, root, environment)

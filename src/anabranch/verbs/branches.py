@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
 from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Branching, Grid, Line, Lines, Pairs, Sample, Shown, Watched, moment
-from anabranch.verbs.parameters import BranchName, Columns, DryRun, Filter, Reason, RequireAudit, names
+from anabranch.verbs.parameters import BranchName, Columns, DryRun, Filter, Force, Reason, RequireAudit, names
 from anabranch.verbs.special import Called, Confirm
 from anabranch.verbs.subject import OnTable
 from anabranch.verbs.verb import Group, argument, option, verb
@@ -317,7 +317,7 @@ def replace_main_branch(
         bool, option("Wait until the branch has read from its sources what main has.", "--wait", sql=None)
     ] = False,
     wait_for: Annotated[str | None, option("Wait no longer than this, such as '10 min'.", sql="wait")] = None,
-    force: Annotated[bool, option("Go on although a check found something.", "--force")] = False,
+    force: Force = False,
     require_audit: RequireAudit = None,
     reason: Reason = None,
     dry_run: DryRun = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.verbs.answer import Answer
-from anabranch.verbs.parameters import DryRun, Reason, RequireAudit, settings
+from anabranch.verbs.parameters import DryRun, Force, Reason, RequireAudit, settings
 from anabranch.verbs.special import Called, Confirm
 from anabranch.verbs.subject import InLake
 from anabranch.verbs.verb import Group, argument, option, verb
@@ -54,7 +54,7 @@ def replace_group(
     wait: Annotated[
         str | None, option("Wait so long until the branches have caught up, such as '10 min'.")
     ] = None,
-    force: Annotated[bool, option("Go on although a check found something.", "--force")] = False,
+    force: Force = False,
     require_audit: RequireAudit = None,
     reason: Reason = None,
     dry_run: DryRun = False,

@@ -17,6 +17,7 @@ Reason = Annotated[str | None, option("Why, for people who read the log of branc
 RequireAudit = Annotated[
     str | None, option("Name of the checks that the branch must have passed as it is now.")
 ]
+Force = Annotated[bool, option("Go on although a check found something.", "--force")]
 BranchName = Annotated[str, option("Name of the branch.", "--name", "-n", sql="branch")]
 Master = Annotated[str | None, option("Spark master; as Spark is configured if absent.", sql=None)]
 Conf = Annotated[list[str] | None, option("Setting of Spark, key=value; may be repeated.", sql=None)]

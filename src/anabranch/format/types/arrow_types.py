@@ -21,7 +21,7 @@ def to_arrow_type(data_type: t.DataType) -> pa.DataType:
     timestamps take the unit s, ms, us or ns for up to 0, 3, 6 or 9 digits, and UTC with a local zone. A
     MULTISET is a map from element to its count.
     """
-    simple = _TO_ARROW.get(type(data_type))
+    simple = PLAIN_ARROW.get(type(data_type))
     if simple is not None:
         return simple
     match data_type:
@@ -73,7 +73,7 @@ def fields_from_arrow(schema: pa.Schema) -> tuple[t.Field, ...]:
     return assign_field_ids(_field(f, 1) for f in schema)[0]
 
 
-_TO_ARROW: dict[type[t.DataType], pa.DataType] = {
+PLAIN_ARROW: dict[type[t.DataType], pa.DataType] = {
     t.BooleanType: pa.bool_(),
     t.TinyIntType: pa.int8(),
     t.SmallIntType: pa.int16(),
@@ -88,6 +88,7 @@ _TO_ARROW: dict[type[t.DataType], pa.DataType] = {
     t.BinaryType: pa.binary(),
     t.VarBinaryType: pa.binary(),
 }
+"""Of types without parameters that matter."""
 _FROM_ARROW: dict[pa.DataType, t.DataType] = {
     pa.bool_(): t.BooleanType(),
     pa.int8(): t.TinyIntType(),

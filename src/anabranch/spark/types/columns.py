@@ -28,6 +28,7 @@ from pyspark.sql import types as st
 
 from anabranch.errors import SchemaError
 from anabranch.format.types import data_types as t
+from anabranch.format.types.arrow_types import PLAIN_ARROW
 from anabranch.format.types.field_ids import assign_field_ids
 
 _TO_SPARK: dict[type[t.DataType], st.DataType] = {
@@ -232,24 +233,8 @@ def arrow_type(data_type: t.DataType) -> pa.DataType:
         case t.RowType(fields=fields):
             return pa.struct([_arrow_field(f.name, f.type) for f in fields])
         case _:
-            return _ARROW[type(data_type)]
+            return PLAIN_ARROW[type(data_type)]
 
 
 def _arrow_field(name: str, data_type: t.DataType) -> Any:
     return pa.field(name, arrow_type(data_type), nullable=data_type.nullable)
-
-
-_ARROW: dict[type[t.DataType], pa.DataType] = {
-    t.BooleanType: pa.bool_(),
-    t.TinyIntType: pa.int8(),
-    t.SmallIntType: pa.int16(),
-    t.IntType: pa.int32(),
-    t.BigIntType: pa.int64(),
-    t.FloatType: pa.float32(),
-    t.DoubleType: pa.float64(),
-    t.DateType: pa.date32(),
-    t.CharType: pa.string(),
-    t.VarCharType: pa.string(),
-    t.BinaryType: pa.binary(),
-    t.VarBinaryType: pa.binary(),
-}
