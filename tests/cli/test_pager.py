@@ -70,3 +70,11 @@ def test_an_error_comes_after_the_pager_is_left(warehouse):
     code, shown = paged(warehouse, "snapshots", "db.nope", pager="false")
     assert code == 1
     assert "db.nope" in shown
+
+
+@pytest.mark.parametrize("lines", [4, LINES, 60])
+def test_rows_and_what_is_said_beside_them_are_paged(warehouse, lines):
+    code, shown = paged(warehouse, "read", "db.t", "--limit", "3", pager="cat -u", lines=lines)
+    assert code == 0, shown
+    assert shown.count("日本" * 5) >= 3, shown
+    assert "Error" not in shown

@@ -68,6 +68,19 @@ def test_bounds_of_operators(plan, bound):
         over("~DeduplicateWithinWatermark [id#37L]").replace("10 seconds", "1 months"),
         join("((k#1 = k#5) AND (ts#6-T3000ms >= ts#39-T10000ms))"),
         join(NEAR.format("INTERVAL '1' MONTH")),
+        # What is computed of event times may be far from them.
+        join("(date_trunc(day, ts#6-T3000ms, Some(UTC)) = date_trunc(day, ts#39-T10000ms, Some(UTC)))"),
+        join("((k#1 = k#5) AND (cast(ts#6-T3000ms as date) = cast(ts#39-T10000ms as date)))"),
+        join(
+            "((ts#6-T3000ms >= ts#39-T10000ms) AND (unix_seconds(ts#6-T3000ms) <= (unix_seconds(ts#39-T10000ms) + 86400)))"
+        ),
+        join(NEAR.format("(INTERVAL '01' HOUR * 24)")),
+        join("(window#6-T3000ms = window#40-T10000ms)"),
+        join(
+            "((ts#6-T3000ms = ts#39-T10000ms) AND (hour(ts#6-T3000ms, Some(UTC)) > hour(ts#39-T10000ms, Some(UTC))))"
+        ),
+        over("~Aggregate [date_trunc(day, ts#39-T10000ms, Some(UTC))], [count(1) AS n#1L]"),
+        over("~Deduplicate [window#46-T10000ms]"),
         join(NEAR.format("INTERVAL '20' SECOND").replace(" AND ((", " OR ((")),
         over("~Project [id#37L]"),
     ],

@@ -45,6 +45,8 @@ class Paged(io.TextIOBase):
         return self._to.fileno()
 
     def write(self, text: str) -> int:
+        if not isinstance(text, str):  # by this, others tell streams of text from streams of bytes
+            raise TypeError(f"text is written to a pager, found {type(text).__name__}")
         if self._process is None:
             self._held.append(text)
             self._left -= sum(1 + max(0, cell_len(line) - 1) // self._width for line in text.splitlines())

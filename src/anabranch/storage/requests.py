@@ -77,7 +77,8 @@ class Requests:
     @property
     def seconds(self) -> float:
         """Time spent waiting for requests, those side by side added up."""
-        return sum(self._ended) - sum(self._begun)
+        with self._lock:
+            return sum(self._ended) - sum(self._begun)
 
     @property
     def peak_memory(self) -> int | None:
@@ -144,7 +145,7 @@ def requests() -> Iterator[Requests]:
 
 
 def request(kind: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Count the calls of a method that asks a store: as many requests as it is given objects, else one.
+    """Count the calls of a method that asks a store: as many requests as a mapping has objects that it is given, else one.
 
     Bytes are those that it returns, or is given.
     """

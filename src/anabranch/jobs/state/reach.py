@@ -21,6 +21,12 @@ _TABLE = re.compile(r"StreamingRelationV2 .*?\(([0-9a-f]{8}-[0-9a-f-]{27}),.*\[(
 _COLUMN = re.compile(r"([^,\s\[\]]+)#(\d+)L?\b")
 _WATERMARK = re.compile(r"EventTimeWatermark (?:[0-9a-f-]{36}, )?.+?#(\d+)\b[^,]*, (.+)$")
 _MARKED = re.compile(r"#(\d+)-T\d+ms")
+_INNERMOST = re.compile(r"\([^()]*\)")
+_PLAIN = re.compile(r"[^#\s(),]+#(\d+)-T\d+ms")
+_EDGE = re.compile(
+    r"(?:cast\()?[^#\s(),]+#(\d+)-T\d+ms(?: [+-] INTERVAL '[^']+' \w+(?: TO \w+)?)?(?: as timestamp(?:_ntz|_ltz)?)?"
+)
+"""A side of a comparison that says where a range ends: event times as they are, or moved by an interval."""
 _WINDOW_END = re.compile(r"\+ (\d+)\), LongType, TimestampType\)")
 _COMPARED = re.compile(r" (>=|<=|>|<|=) ")
 _INTERVAL = re.compile(r"INTERVAL '([^']+)' (\w+)(?: TO (\w+))?")
@@ -55,9 +61,8 @@ def reach_in(tree: str) -> Reach | None:
     if not delays or any(match is None for match in delays):
         return None
     columns = _event_times(nodes)
-    bounds = [
-        _bound(nodes, place, [_delay(match[2]) for match in delays if match]) for place in stateful(nodes)
-    ]
+    known_delays = {match[1]: _delay(match[2]) for match in delays if match}
+    bounds = [_bound(nodes, place, known_delays) for place in stateful(nodes)]
     if columns is None or not bounds:
         return None
     known = [bound for bound in bounds if bound is not None]
@@ -93,43 +98,58 @@ def _above(nodes: Sequence[Node], place: int) -> list[Node]:
     return found
 
 
-def _bound(nodes: Sequence[Node], place: int, delays: Sequence[int | None]) -> int | None:
-    """Return how much older than the watermark rows in the state of an operator may be; None if that is not known."""
+def _bound(nodes: Sequence[Node], place: int, delays: Mapping[str, int | None]) -> int | None:
+    """Return how much older than the watermark rows in the state of an operator may be; None if that is not known.
+
+    `delays` are those of watermarks, by the number of the column of event times. What is computed of such a column, like a
+    window, bears its mark too, and rows in state may be older than it says.
+    """
     node = nodes[place]
     match node.kind:
         case "DeduplicateWithinWatermark":
-            known = [delay for delay in delays if delay is not None]
+            known = [delay for delay in delays.values() if delay is not None]
             return max(known) if len(known) == len(delays) else None
         case "Deduplicate":
-            return 0 if _MARKED.search(node.text) else None
+            return 0 if _has_event_times(node.text.partition("[")[2].rpartition("]")[0], delays) else None
         case "Aggregate":
-            keys = node.text.partition("], [")[0]
+            keys = node.text.partition("], [")[0].partition("[")[2]
             if "session_window" in keys or not _MARKED.search(keys):
                 return None
             if "window#" not in keys:
-                return 0
+                return 0 if _has_event_times(keys, delays) else None
             ends = [int(end) for one in below(nodes, place)[1:] for end in _WINDOW_END.findall(one.text)]
             return max(ends) // 1000 if ends else None
         case "Join":
-            return _bound_of_join(node.text)
+            return _bound_of_join(node.text, delays)
         case _:
             return None
 
 
-def _bound_of_join(text: str) -> int | None:
+def _has_event_times(keys: str, delays: Mapping[str, int | None]) -> bool:
+    """Whether one of the keys is a column of event times as it is."""
+    while (outer := _INNERMOST.sub("", keys)) != keys:
+        keys = outer  # without the arguments of functions
+    plain = (_PLAIN.fullmatch(key.strip()) for key in keys.split(","))
+    return any(match is not None and match[1] in delays for match in plain)
+
+
+def _bound_of_join(text: str, delays: Mapping[str, int | None]) -> int | None:
     """Return twice the width of a join's range of event times; None unless it is bounded on both sides."""
     if " OR " in text or " NOT " in text:
         return None
     sides: set[str] = set()
     for part in text.partition(", ")[2].split(" AND "):
+        if not _MARKED.search(part):
+            continue
         compared = _COMPARED.split(part)
         if len(compared) != 3:
-            continue
-        left, right = (_MARKED.findall(side) for side in (compared[0], compared[2]))
-        if len(left) == 1 and len(right) == 1 and left != right:
-            sign = compared[1]
-            is_turned = int(left[0]) > int(right[0])
-            sides |= {"<", ">"} if sign == "=" else {("<" if (sign[0] == "<") != is_turned else ">")}
+            return None
+        left, right = (_EDGE.fullmatch(side.strip("() ")) for side in (compared[0], compared[2]))
+        if left is None or right is None or left[1] == right[1] or not {left[1], right[1]} <= delays.keys():
+            return None  # of what is computed it is not known how far it is from the event times
+        sign = compared[1]
+        is_turned = int(left[1]) > int(right[1])
+        sides |= {"<", ">"} if sign == "=" else {("<" if (sign[0] == "<") != is_turned else ">")}
     widths = [_interval(*match) for match in _INTERVAL.findall(text)]
     if sides != {"<", ">"} or text.count("INTERVAL") + text.count("interval") != len(widths):
         return None

@@ -122,13 +122,17 @@ def given_before(jvm: Jvm, query: str, batch: int, named: Sequence[Input]) -> li
     running = plans.streaming_query(jvm, query)
     run = "" if running is None else str(running.runId().toString())
     if run not in _GIVEN:
-        _GIVEN[run] = [] if running is None else _of_query(jvm, running, query, batch, named)
+        found = [] if running is None else _of_query(jvm, running, query, batch, named)
+        if found is None:
+            return []  # another batch is running by now, of which it is asked in its turn
+        _GIVEN[run] = found
         while len(_GIVEN) > _MOST_RUNS:
             del _GIVEN[next(iter(_GIVEN))]
     return _GIVEN[run]
 
 
-def _of_query(jvm: Jvm, running: Any, query: str, batch: int, named: Sequence[Input]) -> list[str]:
+def _of_query(jvm: Jvm, running: Any, query: str, batch: int, named: Sequence[Input]) -> list[str] | None:
+    """Return the problem of a query, if it has one; None if its plan is not there to be looked at."""
     if str(running.name()) in OF_JOBS or unknown_rows(None, of_jobs=False) is None:
         return []
     streams: list[Input] = []
@@ -136,7 +140,12 @@ def _of_query(jvm: Jvm, running: Any, query: str, batch: int, named: Sequence[In
         checkpoint = Checkpoint.of({CHECKPOINT: str(running.resolvedCheckpointRoot())})
         streams += inputs_between(None, checkpoint.batch_offsets(batch), {})
     before = unknown_rows(None, but=[*named, *streams], of_jobs=False)
-    if before is None or not holds_values(plans.batch_plan(jvm, query, batch)):
+    if before is None:
+        return []
+    plan = plans.batch_plan(jvm, query, batch)
+    if plan is None:
+        return None
+    if not holds_values(plan):
         return []
     return [_BEFORE_QUERY.format(before)]
 
