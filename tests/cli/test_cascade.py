@@ -99,6 +99,14 @@ def test_a_command_of_the_user_is_told(cli, lake, tmp_path):
     event, table, message, _, values = said.read_text().split("|")
     assert (event, table, {*message.split(", ")}) == ("undone", "", {"db.clean", "db.big"})
     assert json.loads(values)["number"] == 2
+    said.unlink()
+    assert "there is no job file" in cli(
+        "db.orders", "--run", "--jobs", "missing.py", "--hook", str(script), code=1
+    )
+    event, table, message, _, _ = said.read_text().split("|")
+    assert (event, table) == ("failed", "db.orders")
+    assert "there is no job file" in message
+    assert said.read_text().count("failed|") == 1, "told once"
     assert "its quotes" in cli("db.orders", "--run", "--hook", "'", code=2), "before anything is done"
 
 

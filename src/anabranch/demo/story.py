@@ -37,8 +37,8 @@ WRONG = "KM_PER_MILE = 1.852"
 
 # Parts of the year that have arrived: before the mistake, when it is noticed, and when it is corrected.
 _WELL, _NOTICED = 0.25, 0.5
-_SPARK = ("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.memory=1g")
-_SHARED = ("--conf", "spark.cores.max=2", "--conf", "spark.executor.memory=600m")
+_SPARK = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+_SHARED = {"spark.cores.max": "2", "spark.executor.memory": "600m"}
 """Of a cluster, so that the four programs that run at once get their share."""
 
 
@@ -84,6 +84,11 @@ def run_demo(
     """
     console = Console(stderr=quiet, quiet=quiet)
     is_url = keep is not None and "://" in keep
+    if is_url and keep and _has_tables(connect(keep)):
+        raise InvalidInputError(
+            f"there are tables in {keep}, and the demo begins without",
+            hint="give --keep a place where nothing is.",
+        )
     root = _empty(Path(keep)) if keep and not is_url else Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
     started = time.monotonic()
     story = _Story(root, keep if is_url else None, days, (master, conf or {}), console)
@@ -115,7 +120,7 @@ def _empty(folder: Path) -> Path:
 
 def _has_tables(lake: Lake) -> bool:
     try:
-        return bool(lake.databases())
+        return any(lake.tables(database) for database in lake.databases())
     except NotFoundError:  # no warehouse yet
         return False
 
@@ -134,15 +139,11 @@ class _Story:
         self.root = root
         self.warehouse = warehouse or str(root / "warehouse")
         self.lake: Lake = connect(self.warehouse)
-        if warehouse is not None and _has_tables(self.lake):
-            raise InvalidInputError(
-                f"there are tables in {warehouse}, and the demo begins without",
-                hint="give --keep a place where nothing is.",
-            )
-        self.master, self.conf = spark
-        given = [word for key, value in self.conf.items() for word in ("--conf", f"{key}={value}")]
-        shared = () if self.master.startswith("local") else _SHARED
-        self.spark = ("--master", self.master, *_SPARK, *shared, *given)
+        self.master, given = spark
+        shared = {} if self.master.startswith("local") else _SHARED
+        self.conf = {**_SPARK, **shared, **given}
+        words = (word for key, value in self.conf.items() for word in ("--conf", f"{key}={value}"))
+        self.spark = ("--master", self.master, *words)
         self.days = source.days_of(source.flights())[:days]
         self.flights = pa.concat_tables([rows for _, rows in self.days])
         self.airports = Airports.of_environment()

@@ -48,6 +48,9 @@ class Told:
         except AnabranchError as error:
             self._tell("failed", error.message, {}, hint=error.hint)
             raise
+        except Exception as error:
+            self._tell("failed", str(error), {})
+            raise
 
     def corrected(self, made: CascadeResult, files: Sequence[str] | None, more: Sequence[str] = ()) -> Answer:
         """Return what a correction did, and what is left."""

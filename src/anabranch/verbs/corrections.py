@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.errors import InvalidInputError
@@ -90,36 +91,39 @@ def correct(
     if sum([plan, run, undo]) > 1:
         raise InvalidInputError("--plan, --run and --undo are different things", hint="give one of them.")
     lake, told = caller.lake(), Told(table, hook)
-    if undo:
-        ask(f"take back the correction of {table} in all of its tables?")
-        return told.undone(undo_correction(lake, table, from_tag, name=name, by=caller.by, reason=reason))
-    if caller.is_of_sql and not jobs:
-        raise InvalidInputError(
-            f"'{table}' cannot be corrected without jobs",
-            hint="write jobs => 'jobs.py', the corrected jobs.",
+    with told.of_errors() if run or undo else nullcontext():
+        if undo:
+            ask(f"take back the correction of {table} in all of its tables?")
+            return told.undone(undo_correction(lake, table, from_tag, name=name, by=caller.by, reason=reason))
+        if caller.is_of_sql and not jobs:
+            raise InvalidInputError(
+                f"'{table}' cannot be corrected without jobs",
+                hint="write jobs => 'jobs.py', the corrected jobs.",
+            )
+        checked = [
+            *(("--checks", checks) if checks else ()),
+            *(word for one in only or () for word in ("--only", one)),
+        ]
+        declared = _declared(caller, jobs, master if run else None, conf if run else None)
+        if not run:
+            return planned(plan_correction(lake, table, from_tag, declared, name=name), jobs, checked)
+        if not hold:
+            ask(f"correct {table} and what was made from it, and publish it?")
+        options = CascadeOptions(
+            publish=not hold,
+            by_hand=tuple(by_hand or ()),
+            accept_empty_state=tuple(accept_empty_state or ()),
+            by=caller.by,
+            reason=reason,
+            only=only,
         )
-    checked = () if checks is None else ("--checks", checks)
-    declared = _declared(caller, jobs, master if run else None, conf if run else None)
-    if not run:
-        return planned(plan_correction(lake, table, from_tag, declared, name=name), jobs, checked)
-    if not hold:
-        ask(f"correct {table} and what was made from it, and publish it?")
-    options = CascadeOptions(
-        publish=not hold,
-        by_hand=tuple(by_hand or ()),
-        accept_empty_state=tuple(accept_empty_state or ()),
-        by=caller.by,
-        reason=reason,
-        only=only,
-    )
-    is_done = plan_correction(lake, table, from_tag, declared, name=name).is_done
+        is_done = plan_correction(lake, table, from_tag, declared, name=name).is_done
 
-    def carry_out(lake: Lake, **how: Any) -> CascadeResult:
-        return run_correction(lake, table, from_tag, declared, options, name=name, checks=checks, **how)
+        def carry_out(lake: Lake, **how: Any) -> CascadeResult:
+            return run_correction(lake, table, from_tag, declared, options, name=name, checks=checks, **how)
 
-    with told.of_errors():
         made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
-    return told.corrected(made, jobs, checked)
+        return told.corrected(made, jobs, checked)
 
 
 @verb(CORRECTIONS, "Lake.correct", columns=COLUMNS, changes=True, shows_itself=True)
@@ -170,31 +174,31 @@ def cascade(
             "--plan, --run, --undo and --groups are different things", hint="give one of them."
         )
     lake, told = caller.lake(), Told(table, hook)
-    if groups:
-        return groups_made(lake)
-    if undo is not None or undone:
-        return told.undone(_undo(lake, table, "last" if undo is None else undo, reason, ask, caller))
-    if table is None:
-        raise InvalidInputError(
-            "it is not said which table was corrected", hint="name it: cascade db.orders."
+    with told.of_errors() if run or undo is not None or undone else nullcontext():
+        if groups:
+            return groups_made(lake)
+        if undo is not None or undone:
+            return told.undone(_undo(lake, table, "last" if undo is None else undo, reason, ask, caller))
+        if table is None:
+            raise InvalidInputError(
+                "it is not said which table was corrected", hint="name it: cascade db.orders."
+            )
+        declared = _declared(caller, jobs, master if run else None, conf if run else None)
+        if not run:
+            return planned(plan_cascade(lake, table, declared), jobs)
+        if not hold:
+            ask(f"correct what was made from {table}, and publish it?")
+        options = CascadeOptions(
+            *(not hold, tuple(by_hand or ()), settings(audit), tuple(accept_empty_state or ())),
+            *(caller.by, reason),
         )
-    declared = _declared(caller, jobs, master if run else None, conf if run else None)
-    if not run:
-        return planned(plan_cascade(lake, table, declared), jobs)
-    if not hold:
-        ask(f"correct what was made from {table}, and publish it?")
-    options = CascadeOptions(
-        *(not hold, tuple(by_hand or ()), settings(audit), tuple(accept_empty_state or ())),
-        *(caller.by, reason),
-    )
-    is_done = plan_cascade(lake, table, declared).is_done
+        is_done = plan_cascade(lake, table, declared).is_done
 
-    def carry_out(lake: Lake, **how: Any) -> CascadeResult:
-        return run_cascade(lake, table, declared, options, **how)
+        def carry_out(lake: Lake, **how: Any) -> CascadeResult:
+            return run_cascade(lake, table, declared, options, **how)
 
-    with told.of_errors():
         made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
-    return told.corrected(made, jobs)
+        return told.corrected(made, jobs)
 
 
 def planned_correction(warehouse: str, table: str, tag: str, files: Sequence[str]) -> CascadePlan:
