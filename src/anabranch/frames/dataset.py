@@ -262,7 +262,8 @@ def _pushed(rows: Narrowing, filter: Any, *, nan_is_largest: bool) -> tuple[Narr
             continue
         keep = _keeping(part, rows.arrow_schema) if part is not None and nan_is_largest else None
         if keep is None:
-            if nan_is_largest and any(pa.types.is_floating(kind) for kind in _types(rows.arrow_schema)):
+            is_float = any(pa.types.is_floating(kind) for kind in _types(rows.arrow_schema))
+            if nan_is_largest and has_floats and is_float:
                 raise UnsupportedFeatureError(
                     f"a filter of DuckDB on {rows.title} is not understood, and by Arrow's rules NaN would be left out: {filter}",
                     feature="filter",

@@ -180,15 +180,15 @@ class SnapshotLog:
         Those that other engines put on top of each other are not told apart; nor is anything where the newest is damaged.
         """
         try:
+            above = self.find(snapshot.id + 1)
+            if above is not None and above.properties.get(PARENT_PROPERTY) == snapshot.stamp:
+                return False  # one of our writers has checked
             head = self.head()
         except (CorruptTableError, UnsupportedFeatureError):
             return False
         if head is None or snapshot.id >= head.id:
             return head is None or snapshot.stamp != head.stamp
-        above = self.find(snapshot.id + 1)
-        if above is None:
-            return None
-        return above.properties.get(PARENT_PROPERTY) not in (None, snapshot.stamp)
+        return None if above is None else PARENT_PROPERTY in above.properties
 
     def _following(self, snapshot: Snapshot, find: _Find | None = None) -> Snapshot | None:
         """Return the next snapshot of the same history."""
