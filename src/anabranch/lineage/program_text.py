@@ -1,7 +1,8 @@
 """Tells values that stand in the text of the program from those that it computed, such as ids that it has collected.
 
 The text is that of the main file, of the user's modules and of the cells of a notebook. What is not found there counts as
-computed: whoever asks then says that rows may hold what the program had read, which is never too little.
+computed: whoever asks then says that rows may hold what the program had read. A computed value that equals a constant of the
+program, in a call of the same function, is taken for that.
 """
 
 from __future__ import annotations
