@@ -1,8 +1,13 @@
 """What is pinned by merges, for how long, and that nothing is lost or kept for ever."""
 
+from dataclasses import replace
+
+import pytest
+
 from anabranch.kernel.log.merge_pins import tend_merge_pins
 from tests.branches.merging import branched, contents, parted, rows
 from tests.support.dying import deaths
+from tests.support.faults import FaultyStorage, run
 from tests.support.foreign_expiry import expire_as_others
 
 
@@ -93,3 +98,24 @@ def test_care_that_dies_is_repeated():
         left.merge_branch("fix")
         assert contents(left, "a") == [1, 2, 10, 11, 12, 13, 20]
     assert [len(names) for names in wanted] == [2, 1]
+
+
+@pytest.mark.parametrize("call", ["list", "get"])
+def test_a_merge_that_comes_while_pins_are_tended_keeps_its_own(call):
+    for nth in range(1, 60):
+        table, fix = merged(1)
+        fix.append(rows([20], "a"))
+        came = []
+
+        def merge(path, table=table, came=came):
+            if not came:
+                came.append(path)
+                table.merge_branch("fix")
+
+        storage = FaultyStorage(table.context.storage, [run("after", call, merge, nth=nth)])
+        tend_merge_pins(replace(table.context, storage=storage))
+        if not came:
+            break
+        assert pins(fix) == ["anabranch-merge-1", "anabranch-merge-2"], f"at {call} {nth} of {came[0]}"
+        assert len(pins(table)) == 2, f"at {call} {nth} of {came[0]}"
+    assert nth > 1

@@ -125,8 +125,9 @@ def tend_merge_pins(
         foreign = {pin: made for pin, made in foreign.items() if pin not in on_main}
         if state_of(branch) is not BranchState.READY:
             continue
-        log = merge_log(branch)
+        # The pins before the records: a merge puts its record first, so each pin seen has its record in the log.
         on_branch = {tag for tag in tag_names(branch) if tag.startswith(MERGE_PIN_PREFIX)}
+        log = merge_log(branch)
         sides = (
             (branch, _wanted_on_branch(branch, log), on_branch),
             (main, _wanted_on_main(main, branch.fork.branch_uuid, log), set(on_main)),
