@@ -1,6 +1,9 @@
 """Native reading in sessions of every kind, and where Spark is not what it was."""
 
+import itertools
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -13,6 +16,8 @@ from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native import internals
 from anabranch.spark.native.frame import native_frame
 from tests.support.tables import make_table, rows
+
+_NUMBERS = itertools.count()
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
@@ -64,6 +69,25 @@ def test_a_session_made_from_an_attached_one_has_its_catalogs(spark, place, tabl
         assert first.sql("SELECT count(*) FROM handed.db.t").first()[0] == 11
     session.sql("SHOW NAMESPACES IN lake").collect()
     assert portable() == []
+
+
+def test_sessions_made_while_another_thread_adds_catalogs(spark, place, table, caplog):
+    first = anabranch.spark.attach(spark.newSession(), place, catalog="meanwhile")
+    over = threading.Event()
+
+    def add():
+        while not over.is_set():
+            anabranch.spark.attach(spark.newSession(), place, catalog=f"added_{next(_NUMBERS)}")
+
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(add)
+        try:
+            for _ in range(12):
+                assert cloned(first).sql("SELECT count(*) FROM meanwhile.db.t").first()[0] == 10
+        finally:
+            over.set()
+        adding.result()
+    assert [r.getMessage() for r in caplog.records if "its catalogs" in r.getMessage()] == []
 
 
 def test_batches_of_a_stream_know_the_catalogs_of_its_session(spark, place, table, tmp_path):

@@ -9,6 +9,7 @@ says it has then, or the first session has, it gets.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _PLACES: dict[str, tuple[str, Mapping[str, str]]] = {}
 """Names and options of the catalogs of this process, by the random token that identifies each in the configuration."""
+_ADDING = threading.Lock()
 _INHERITING: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 """Session extensions with our catalogs, per JVM gateway."""
 _SOURCES = ("anabranch", "anabranch-scan", "anabranch-kafka")
@@ -42,12 +44,13 @@ def place_key(name: str) -> str:
 
 def place_of(name: str, options: Mapping[str, str]) -> str:
     """Return the random token of a catalog. It reveals nothing and cannot be guessed."""
-    for word, known in _PLACES.items():
-        if known == (name, options):
-            return word
-    word = SYSTEM.ids.uuid()
-    _PLACES[word] = (name, dict(options))
-    return word
+    with _ADDING:
+        for word, known in _PLACES.items():
+            if known == (name, options):
+                return word
+        word = SYSTEM.ids.uuid()
+        _PLACES[word] = (name, dict(options))
+        return word
 
 
 def hand_on(jvm: Jvm, first: str, put: Put) -> None:
@@ -91,12 +94,14 @@ class _Heir(JavaProxy):
 
         state = session.sessionState()
         settings, there = state.conf(), state.catalogManager()
+        with _ADDING:
+            places = dict(_PLACES)  # other threads attach sessions while Spark is asked
         wanted = {
-            word for word, (name, _) in _PLACES.items() if settings.getConfString(place_key(name), "") == word
+            word for word, (name, _) in places.items() if settings.getConfString(place_key(name), "") == word
         }
         made = None
         for word in wanted or {self._first}:
-            name, options = _PLACES[word]
+            name, options = places[word]
             if name in _names(there) or (not wanted and settings.contains(f"spark.sql.catalog.{name}")):
                 continue
             made = made or SparkSession(self.jvm.spark.sparkContext, session)
