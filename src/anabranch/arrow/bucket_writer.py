@@ -78,13 +78,13 @@ class BucketWriters:
         if key not in self._writers:
             self._writers[key] = BucketWriter(self._settings, self._folder_of(key), self._pipeline)
 
-    def append(self, key: BucketKey, rows: pa.Table) -> None:
-        """Write the rows as one row group of the bucket."""
+    def append(self, key: BucketKey, rows: pa.Table) -> int:
+        """Write the rows as one row group of the bucket; return their bytes."""
         self._open.pop(key, None)
         if len(self._open) >= self._most_open:
             self.end(next(iter(self._open)))
         self._open[key] = None
-        self._writers[key].append(rows)
+        return self._writers[key].append(rows)
 
     def end(self, key: BucketKey) -> None:
         """Close the bucket's file, because no rows follow for now."""
@@ -119,13 +119,15 @@ class BucketWriter:
         self._done: list[DataFileMeta] = []
         self._last: Future[None] | None = None
 
-    def append(self, rows: pa.Table) -> None:
-        """Write the rows as one row group."""
+    def append(self, rows: pa.Table) -> int:
+        """Write the rows as one row group; return their bytes."""
         if self._last is not None and self._last.done():
             self._last.result()
-        size = max(rows.nbytes, _LEAST_SIZE)
-        encoded = self._pipeline.encode(size, encode, rows, self._settings.pages)
-        self._last = self._pipeline.write(self._write, rows, size, encoded, self._last)
+        size: int = rows.nbytes
+        held = max(size, _LEAST_SIZE)
+        encoded = self._pipeline.encode(held, encode, rows, self._settings.pages)
+        self._last = self._pipeline.write(self._write, rows, held, encoded, self._last)
+        return size
 
     def end(self) -> None:
         """Close the last file; rows that follow go to a new one."""

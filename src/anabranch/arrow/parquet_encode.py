@@ -144,6 +144,8 @@ def _leaves_of(path: str, array: pa.Array) -> Iterator[_Leaf]:
 
 def _sample(column: pa.ChunkedArray) -> pa.Array:
     """Return some rows from all parts of the column."""
+    if len(column) <= _SAMPLE_ROWS and column.num_chunks == 1:
+        return column.chunk(0)
     step = max(len(column) // _SAMPLE_PIECES, _SAMPLE_ROWS)
     pieces = [column.slice(start, _SAMPLE_ROWS) for start in range(0, len(column), step)]
     return pa.concat_arrays([chunk for piece in pieces for chunk in piece.chunks])

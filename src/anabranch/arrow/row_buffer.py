@@ -78,6 +78,6 @@ class RowBuffer:
 
 def split_evenly(rows: pa.Table, pieces: int, *, least_bytes: int) -> list[pa.Table]:
     """Divide the table into at most `pieces` tables of about equal length, but not too small ones."""
-    count = max(1, min(pieces, rows.nbytes // least_bytes))
+    count = max(1, min(pieces, rows.nbytes // least_bytes)) if pieces > 1 else 1
     size = max(1, -(-len(rows) // count))
     return [rows.slice(start, size) for start in range(0, len(rows), size)]

@@ -25,6 +25,11 @@ def storable(table: pa.Table) -> pa.Table:
     Raises:
         SchemaError: a value is null that is NOT NULL.
     """
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise _null(field.name)
+    if not any(_is_special(field.type) for field in table.schema):
+        return table
     schema = storable_schema(table.schema)
     columns = [
         pa.chunked_array([_storable(c, field.name) for c in column.chunks], wanted.type)
@@ -32,9 +37,6 @@ def storable(table: pa.Table) -> pa.Table:
         else column
         for field, wanted, column in zip(table.schema, schema, table.columns, strict=True)
     ]
-    for field, column in zip(schema, columns, strict=True):
-        if column.null_count and not field.nullable:
-            raise _null(field.name)
     return pa.Table.from_arrays(columns, schema=schema)
 
 

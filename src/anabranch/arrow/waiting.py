@@ -119,7 +119,8 @@ class WaitingRows(Generic[K]):
         """Append rows of a block to a queue."""
         if not rows:
             return
-        part = _Part(block, start, rows, block.table.slice(start, rows).nbytes)
+        size = block.size if rows == len(block.table) else block.table.slice(start, rows).nbytes
+        part = _Part(block, start, rows, size)
         if not block.parts:
             self.held += block.size
         block.parts += 1

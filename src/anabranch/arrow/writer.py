@@ -179,7 +179,7 @@ class TableWriter:
         for rows in self._incoming.take_rest():
             self._distribute(rows)
         self._pipeline.is_inline = is_small and len(self._buckets) <= 1
-        pieces = self._pipeline.threads if len(self._buckets) == 1 else 1
+        pieces = 1 if self._pipeline.is_inline or len(self._buckets) > 1 else self._pipeline.threads
         for key in self._waiting.keys:
             # One bucket after the other, to bound the rows and files in progress.
             for rows in self._waiting.take_rest(key):
@@ -205,7 +205,8 @@ class TableWriter:
             self._spill.close()
 
     def _distribute(self, rows: pa.Table) -> None:
-        self._make_room(2 * rows.nbytes)  # sorting them copies them
+        if self._budget is not None:
+            self._make_room(self._budget, 2 * rows.nbytes)  # sorting them copies them
         rows, counts = self._splitter.split(rows)
         for key, _ in counts:
             self._buckets.add(key)
@@ -218,14 +219,13 @@ class TableWriter:
             least = min(self._budget // 2, _MOST_UNDER_WAY)
             self._pipeline.most_bytes = max(self._budget - self._waiting.held, least)
         for group in groups:
-            self._appended += group.nbytes
-            self._buckets.append(key, group)
+            self._appended += self._buckets.append(key, group)
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, budget: int, size: int) -> None:
         """Free memory if `size` more bytes would be too many: by spilling, else by small row groups."""
-        if self._budget is None or self._waiting.held + size <= self._budget:
+        if self._waiting.held + size <= budget:
             return
-        few = self._budget // 4
+        few = budget // 4
         if self._waiting.live > few:
             self._waiting.put_aside()
         for key in self._waiting.in_memory():

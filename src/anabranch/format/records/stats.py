@@ -22,7 +22,7 @@ from anabranch.format.rows.binary_row import encode_row, is_text, with_arity
 from anabranch.format.schema.watermark import watermark_definition
 from anabranch.format.types import data_types as t
 from anabranch.format.types.buffers import ArrowColumn
-from anabranch.format.types.values import fit_column, physical_value
+from anabranch.format.types.values import fit_column, physical_value, physical_values
 from anabranch.options import STATS_MODE
 
 if TYPE_CHECKING:
@@ -228,14 +228,22 @@ class _ColumnStats:
         self.null_count += values.null_count
         if not self._bounded or values.null_count == len(values):
             return
+        if len(values) == 1:  # a row of thousands of columns is mostly this
+            self._take_in(*physical_values(values, self.data_type) * 2)
+            return
         fitted: Any = fit_column(values, self.data_type)
         if self._may_hold_nan and pc.any(pc.is_nan(fitted)).as_py():
             self._bounded = False
             return
         # Arrow compares text by its bytes, as Paimon does.
         found: Any = pc.min_max(fitted)
-        self._low = _pick(min, self._low, physical_value(found["min"], self.data_type))
-        self._high = _pick(max, self._high, physical_value(found["max"], self.data_type))
+        self._take_in(*(physical_value(found[end], self.data_type) for end in ("min", "max")))
+
+    def _take_in(self, low: Any, high: Any) -> None:
+        if self._may_hold_nan and math.isnan(low):
+            self._bounded = False
+            return
+        self._low, self._high = _pick(min, self._low, low), _pick(max, self._high, high)
 
     def take(self, facts: ColumnFacts | None) -> None:
         if self.null_count is None:
