@@ -69,7 +69,7 @@ def test_a_history_is_read_side_by_side_the_further_it_is_read(far):
     for _ in range(80):
         far.near.append(ROW)
     table = far.lake.table("db.t")
-    assert far.rounds(lambda: [snapshot.id for snapshot in table.snapshots()]) <= 20
+    assert far.rounds(lambda: [snapshot.id for snapshot in table.snapshots()]) <= 14
     assert [snapshot.id for snapshot in table.snapshots()] == [*range(87, 0, -1)]
     far.timing.cost()
     snapshots = table.snapshots()

@@ -67,6 +67,8 @@ _FILES_AT_ONCE = 1_000_000
 _SNAPSHOTS_IF_FULL = 8
 """Batch size on a full disk: each frees a block or more, and the records of all of them take two or three."""
 _REMOVED_AT_ONCE = 64
+_REMOVED_AT_ONCE_FAR = 1_000
+"""Snapshots that go with one request, where each takes its time."""
 _LOOKS = 5
 _DAY = 86_400_000
 
@@ -337,8 +339,9 @@ class _Round:
         unread = next_read(context, without=self.without)
         if unread is not None and unread <= due[-1].id:
             return False
-        for start in range(0, len(due), _REMOVED_AT_ONCE):
-            batch = due[start : start + _REMOVED_AT_ONCE]
+        at_once = _REMOVED_AT_ONCE_FAR if context.storage.is_far else _REMOVED_AT_ONCE
+        for start in range(0, len(due), at_once):
+            batch = due[start : start + at_once]
             if self._check_still_there(following, removed=due[:start]):
                 context.storage.delete_many([context.layout.snapshot_path(s.id) for s in batch])
             else:

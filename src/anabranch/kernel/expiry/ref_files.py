@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.records.layout import (
@@ -32,10 +33,10 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import each, stream
+from anabranch.kernel.log.parallel import each, reading, stream
 from anabranch.kernel.log.seals import is_remnant
 from anabranch.storage.links import is_link
-from anabranch.storage.protocol import ObjectInfo
+from anabranch.storage.protocol import ObjectInfo, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +161,19 @@ def _files_of(context: TableContext) -> dict[str, list[ObjectInfo]]:
     layout, storage = context.layout, context.storage
     wanted = (layout.snapshot_folder, layout.tag_folder, layout.changelog_folder, layout.schema_folder)
     if not layout.branch_root or any(is_link(storage, folder) for folder in (layout.branch_root, *wanted)):
-        return {folder: [*storage.list(folder)] for folder in wanted}
+        with reading(storage) as begin:
+            listings = {folder: begin(partial(_listed, storage, folder)) for folder in wanted}
+            return {folder: listing() for folder, listing in listings.items()}
     files: dict[str, list[ObjectInfo]] = {folder: [] for folder in wanted}
     for info in storage.list(layout.branch_root, recursive=True):
         folder = info.path.rpartition("/")[0]
         if folder in files:
             files[folder].append(info)
     return files
+
+
+def _listed(storage: Storage, folder: str) -> list[ObjectInfo]:
+    return [*storage.list(folder)]
 
 
 def _tags(context: TableContext, files: Sequence[ObjectInfo]) -> list[Ref]:

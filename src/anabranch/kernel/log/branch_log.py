@@ -10,6 +10,7 @@ from anabranch.format.records.layout import MAIN_BRANCH, branch_name_of
 from anabranch.format.records.main_pointer import former_main_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, main_of
+from anabranch.kernel.log.parallel import reading
 
 
 class BranchState(StrEnum):
@@ -37,12 +38,16 @@ def branch_names(context: TableContext) -> list[str]:
 def state_of(branch: TableContext) -> BranchState:
     """Return the state of a branch, read from the store anew."""
     root = branch.layout.branch_root
-    files = {info.path.rpartition("/")[2] for info in branch.storage.list(root)}
-    if DELETING_FILE in files:
-        return BranchState.DELETING
-    if FORK_FILE in files:
-        # The first snapshot is put when all else is there.
-        return BranchState.READY if branch.snapshots.ids() else BranchState.BEGUN
+    with reading(
+        branch.storage
+    ) as begin:  # in whatever order: what is asked later only shows what came later
+        listing, snapshots = begin(lambda: [*branch.storage.list(root)]), begin(branch.snapshots.ids)
+        files = {info.path.rpartition("/")[2] for info in listing()}
+        if DELETING_FILE in files:
+            return BranchState.DELETING
+        if FORK_FILE in files:
+            # The first snapshot is put when all else is there.
+            return BranchState.READY if snapshots() else BranchState.BEGUN
     if branch.schemas.ids():
         return BranchState.READY  # of another engine; those may be without a snapshot
     hints = {branch.layout.latest_hint_path, branch.layout.earliest_hint_path}
@@ -61,10 +66,14 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
     if replacement is not None:
         return former_main(context, replacement)
     found = context.on_branch(branch)
-    state = state_of(found)
-    if state is BranchState.READY:
-        assert found.fork is None or found.fork.name, "read now, so that it is known which branch was opened"
-        return found
+    with reading(context.storage) as begin:
+        begun = begin(found.read_fork)
+        state = state_of(found)
+        if state is BranchState.READY:
+            fork = begun()  # read now, so that it is known which branch was opened
+            found = found if fork is None else found.with_fork(fork)
+            assert found.fork is None or found.fork.name, "read again where it came after the first look"
+            return found
     known = branch_names(context)
     known_text = f"branches there are: main{''.join(f', {name}' for name in known if name != branch)}."
     if state in (BranchState.BEGUN, BranchState.DELETING):
@@ -95,9 +104,13 @@ def check_still_the_same(branch: TableContext) -> None:
 
     For operations that change something without looking at a snapshot first.
     """
-    branch.check_same_table()
-    check_still_there(branch)
-    if branch.fork is not None and branch.is_other_branch():
+    with reading(branch.storage) as begin:
+        checks = begin(branch.check_same_table), begin(lambda: check_still_there(branch))
+        other = begin(lambda: branch.fork is not None and branch.is_other_branch())
+        for check in checks:
+            check()
+        is_other = other()
+    if is_other:
         raise NotFoundError(
             f"branch '{branch.branch}' of '{branch.name}' was dropped and created again since it was opened",
             hint="open it again.",

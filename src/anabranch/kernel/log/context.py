@@ -13,6 +13,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.cache import SHARED, MetadataCache
 from anabranch.kernel.log.manifest_store import ManifestStore
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.log.schema_log import SchemaLog
 from anabranch.kernel.log.snapshot_log import SnapshotLog
@@ -168,8 +169,12 @@ class TableContext:
         """
         if self.fork is None:
             return False
-        now = self.read_fork()
-        if now is None or self.storage.exists(self.layout.branch_file_path(DELETING_FILE)):
+        with reading(self.storage) as begin:
+            fork = begin(self.read_fork)
+            deleting = begin(lambda: self.storage.exists(self.layout.branch_file_path(DELETING_FILE)))
+            now = fork()
+            is_gone = now is None or deleting()
+        if now is None or is_gone:
             raise NotFoundError(
                 f"branch '{self.branch}' of '{self.name}' was deleted since it was opened",
                 hint="what it merged into main stays; `branches` lists those there are.",

@@ -1,7 +1,8 @@
 """Parallel requests to a store: ordered results, bounded concurrency and read-ahead.
 
 What counts is not how many calls are needed, but how many must wait for each other: on an object store each round
-trip takes tens of milliseconds. `each` and `stream` run `AT_ONCE` calls at a time: `n` calls take `n / AT_ONCE` rounds.
+trip takes tens of milliseconds. `each` and `stream` run `AT_ONCE` calls at a time, and `AT_ONCE_FAR` where they know
+that the store is far away: `n` calls take `n / AT_ONCE_FAR` rounds.
 
 `reading` is for requests that do not depend on each other's answers. On a store that is far away all of them are made
 at once; on one that is near, each when its answer is asked for, in the order in which they are asked for. So whoever
@@ -16,8 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain, islice
-from threading import Thread
+from threading import Thread, local
 from typing import Final, Protocol, TypeVar
 
 from anabranch.storage.protocol import Storage
@@ -27,9 +29,12 @@ R = TypeVar("R")
 
 AT_ONCE: Final = 16
 """Number of concurrent requests."""
+AT_ONCE_FAR: Final = 64
+"""The same of a store that is far away; requests that are made within others of them are `AT_ONCE`."""
 _FEW: Final = 8
-_AHEAD: Final = 4 * AT_ONCE
+_AHEAD: Final = 64
 """Number of answers, and of requests to come, that a stream holds."""
+_WITHIN: Final = local()
 
 
 class Reading(Protocol):
@@ -44,7 +49,7 @@ def each(ask: Callable[[T], R], items: Sequence[T], *, at: Storage | None = None
     Args:
         ask: the request.
         items: what to ask for.
-        at: the store that is asked, if known: where it is far away, few items run in parallel too.
+        at: the store that is asked, if known: where it is far away, few items run in parallel too, and more of many.
     """
     return [*stream(ask, items, at=at)]
 
@@ -55,14 +60,15 @@ def stream(ask: Callable[[T], R], items: Iterable[T], *, at: Storage | None = No
     The first error ends it, as closing the iterator does: requests not started by then never are. A few items are
     processed serially, in the caller's thread. Args as `each`.
     """
-    few = 2 if at is not None and at.is_far else _FEW
+    is_far = at is not None and at.is_far
+    few = 2 if is_far else _FEW
     rest = iter(items)
     first = [*islice(rest, few)]
     if len(first) < few:
         for item in first:
             yield ask(item)
         return
-    pool = ThreadPoolExecutor(AT_ONCE)
+    pool = _pool(is_far=is_far)
     try:
         asked: deque[Future[R]] = deque()
         for item in chain(first, rest):
@@ -84,7 +90,7 @@ def reading(storage: Storage) -> Iterator[Reading]:
     if not storage.is_far:
         yield _when_needed
         return
-    pool = ThreadPoolExecutor(AT_ONCE)
+    pool = _pool(is_far=True)
     try:
         yield lambda ask: pool.submit(ask).result
     finally:
@@ -101,6 +107,12 @@ def afterwards(work: Callable[[], None], *, at: Storage) -> None:
             Thread(target=work, name="afterwards").start()
             return
     work()
+
+
+def _pool(*, is_far: bool) -> ThreadPoolExecutor:
+    """Make a pool for requests; its threads remember that they are of one, so that pools in pools stay small."""
+    at_once = AT_ONCE_FAR if is_far and not getattr(_WITHIN, "a_pool", False) else AT_ONCE
+    return ThreadPoolExecutor(at_once, initializer=partial(setattr, _WITHIN, "a_pool", True))
 
 
 def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:

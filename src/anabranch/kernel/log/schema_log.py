@@ -41,9 +41,8 @@ class SchemaLog:
         return schema
 
     def _read(self, schema_id: int) -> TableSchema | None:
-        for layout in (self._layout, Layout()):
-            # A branch made by older engines holds only one schema; the others are main's.
-            path = layout.schema_path(schema_id)
+        # A branch made by older engines holds only one schema; the others are main's.
+        for path in dict.fromkeys(layout.schema_path(schema_id) for layout in (self._layout, Layout())):
             try:
                 data = self._storage.get(path)
             except NotFoundError:

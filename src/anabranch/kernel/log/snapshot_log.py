@@ -50,7 +50,8 @@ from anabranch.storage.protocol import Storage
 _LOG = logging.getLogger(__name__)
 
 _STEPS_BEFORE_LISTING = 16
-_MOST_AHEAD = 64
+_FIRST_AHEAD = (1, 4, 16)
+"""Snapshots read side by side at the beginning of a history; further down a bounded number ahead of whoever reads."""
 _LISTINGS = 16
 _FOREIGN_LINKS = 4
 """Most snapshots of other engines on top of each other that are checked as possible late writes."""
@@ -68,6 +69,8 @@ class SnapshotLog:
         self._storage = storage
         self._layout = layout
         self._manifests = manifests or ManifestStore(storage, MetadataCache())
+        self._seen: Snapshot | None = None
+        """The newest when it was looked for last, on a store that is far away."""
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """Return the snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
@@ -125,6 +128,7 @@ class SnapshotLog:
         if found is None:
             found = self._head_by_listing(hint)
             self._look_for_deleted(found, strict=strict)
+        self._seen = found if self._storage.is_far else None
         return found
 
     def _newest_from(
@@ -210,7 +214,16 @@ class SnapshotLog:
             found = find(known.id)
             if found is not None and found.stamp == known.stamp:
                 return found, find, None
-        hint = self.hinted_id()
+            hint = self.hinted_id()
+        elif self._seen is None:
+            hint = self.hinted_id()
+        else:
+            # Most often it is the newest still: then one round tells, and else the hint costs no round more.
+            hinting, seen = begin(self.hinted_id), self._seen
+            find = self._around(range(seen.id, seen.id + 2), begin)
+            found, hint = find(seen.id), hinting()
+            if found is not None and found.stamp == seen.stamp and (hint is None or hint <= seen.id + 1):
+                return found, find, None
         if hint is None:
             return None, self.find, None
         find = self._around(range(max(hint - 1, 1), hint + 2), begin)
@@ -384,16 +397,16 @@ class SnapshotLog:
 
     def _backwards_ahead(self, newest: Snapshot) -> Iterator[Snapshot]:
         """Go backwards on a store that is far away: the longer it goes on, the more is read side by side."""
-        parent, below, at_once = newest.properties.get(PARENT_PROPERTY), newest.id - 1, 1
+        parent, below = newest.properties.get(PARENT_PROPERTY), newest.id - 1
         yield newest
-        while below > 0:
+        for at_once in (*_FIRST_AHEAD, max(below, 1)):
             ids = range(below, max(below - at_once, 0), -1)
             for found in stream(self.find, ids, at=self._storage):
                 if found is None or parent not in (None, found.stamp):
                     return
                 yield found
                 parent = found.properties.get(PARENT_PROPERTY)
-            below, at_once = below - len(ids), min(2 * at_once, _MOST_AHEAD)
+            below -= len(ids)
 
     def down_to(self, newest: Snapshot, lowest: int) -> Iterator[Snapshot]:
         """Yield `newest` and its ancestors down to id `lowest`, read in parallel; for callers that want them all."""
@@ -404,7 +417,8 @@ class SnapshotLog:
     def stored_below(self, newest: Snapshot, lowest: int = 1) -> Iterator[tuple[Snapshot, bytes]]:
         """Yield a snapshot's ancestors, newest first, down to `lowest` or the first gap, with their file contents."""
         parent = newest.properties.get(PARENT_PROPERTY)
-        for found in stream(self._find_stored, range(newest.id - 1, max(lowest, 1) - 1, -1)):
+        ids = range(newest.id - 1, max(lowest, 1) - 1, -1)
+        for found in stream(self._find_stored, ids, at=self._storage):
             if found is None or parent not in (None, found[0].stamp):
                 return
             yield found

@@ -20,6 +20,7 @@ and begins again with what is left. History is never deleted or rewritten.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from anabranch.errors import (
     CommitConflictError,
@@ -53,6 +54,7 @@ from anabranch.kernel.log.merge_record import (
     put_end,
     put_record,
 )
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import MERGE_PROPERTY
 from anabranch.kernel.merge.actions import Merge, Nothing, is_only, refuse
 from anabranch.kernel.merge.conflict import MergeConflict
@@ -152,10 +154,16 @@ class _Merging:
 
     def attempt(self) -> MergeResult | None:
         """Run one round; None to start over."""
-        branch, head = self._branch()
-        if self.audit:
-            check_audited(branch, head, self.audit)
-        log = merge_log(branch)
+        branch = open_branch(self.main, self.name)
+        # A merge that is begun between head and log takes the number that the log calls the next one.
+        with reading(branch.storage) as begin:
+            finding, reading_log = begin(partial(_head_of, branch)), begin(partial(merge_log, branch))
+            for context in (branch, self.main):
+                begin(context.schemas.latest)  # looked at again below, in one round instead of two
+            head = finding()
+            if self.audit:
+                check_audited(branch, head, self.audit)
+            log = reading_log()
         if log.under_way:
             for record in log.under_way:
                 self._finished = self._complete(branch, head, log, record) or self._finished
@@ -188,14 +196,7 @@ class _Merging:
 
     def _branch(self) -> tuple[TableContext, Snapshot]:
         branch = open_branch(self.main, self.name)
-        fork_of(branch)
-        head = branch.snapshots.head()
-        if head is None:
-            raise NotFoundError(
-                f"branch '{self.name}' of '{self.main.name}' has no snapshots: its creation was not finished",
-                hint="create it again, from the same tag.",
-            )
-        return branch, head
+        return branch, _head_of(branch)
 
     def _planner(self, branch: TableContext, head: Snapshot, log: MergeLog, schema_id: int) -> MergePlanner:
         notes = find_notes(branch, log.noted)
@@ -317,6 +318,17 @@ class _Merging:
             floor=self._before(record),
         )
         return commit(self.main, request).snapshot
+
+
+def _head_of(branch: TableContext) -> Snapshot:
+    fork_of(branch)
+    head = branch.snapshots.head()
+    if head is None:
+        raise NotFoundError(
+            f"branch '{branch.branch}' of '{branch.name}' has no snapshots: its creation was not finished",
+            hint="create it again, from the same tag.",
+        )
+    return head
 
 
 def _identity(branch: TableContext, number: int) -> CommitIdentity:
