@@ -42,8 +42,13 @@ class Timing:
     def cost(self):
         """The cost since the last time that this was asked."""
         taken, self._taken = self._taken, []
-        depth, until = 0, 0.0
-        for begun, ended in sorted(taken, key=lambda call: call[1]):
-            if begun >= until:
-                depth, until = depth + 1, ended
-        return Cost(len(taken), depth)
+        return Cost(len(taken), depth_of(taken))
+
+
+def depth_of(taken):
+    """The most of these calls, given by when they began and ended, of which each began after the one before had ended."""
+    depth, until = 0, 0.0
+    for begun, ended in sorted(taken, key=lambda call: call[1]):
+        if begun >= until:
+            depth, until = depth + 1, ended
+    return depth
