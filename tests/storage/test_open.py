@@ -199,3 +199,28 @@ def test_a_table_in_a_folder_whose_name_is_not_utf8(tmp_path):
     table.append([{"id": 1}])
     table.compact(full=True)
     assert table.scan("id = 1").to_arrow().to_pylist() == [{"id": 1}]
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "hint"),
+    [
+        ({"s3.endpoint": "ftp://host"}, "it must be the URL of a server", None),
+        ({"s3.endpoint": "https://"}, "it must be the URL of a server", None),
+        (
+            {"s3.endpoint": "https://host:9000/bucket/"},
+            "ends with the bucket",
+            "s3.endpoint=https://host:9000.",
+        ),
+        ({"s3.access-key": "a"}, "Missing SecretAccessKey", "s3.secret-key"),
+    ],
+)
+def test_settings_that_cannot_lead_to_a_store_are_told_before_anything_is_asked(options, told, hint):
+    with pytest.raises(OptionError, match=told) as refused:
+        open_storage("s3://bucket/lake", options)
+    assert hint is None or hint in refused.value.hint
+
+
+def test_a_gateway_may_put_its_buckets_below_a_path():
+    for endpoint in ("https://host/s3", "host/s3/", "https://host/", " https://host ", ""):
+        open_storage("s3://bucket/lake", {"s3.endpoint": endpoint})
+    open_storage("s3://bucket/lake", {"s3.endpoint": "https://host/bucket", "s3.path-style-access": "false"})

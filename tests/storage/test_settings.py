@@ -97,6 +97,7 @@ def test_whoever_says_who_asks_says_all_of_it(file, monkeypatch):
         ('["s3://b"]\ns3.endpiont = "x"', "s3.endpiont is no option"),
         ('["s3://b"]\nendpoint = "x"', "endpoint is no option of a store"),
         ('"s3://b" = "x"', "it is no table of settings"),
+        ('s3.endpoint = "x"', "it names no place"),
         ("\xff", "cannot be read"),
     ],
 )
@@ -105,6 +106,15 @@ def test_a_file_that_is_wrong_is_named(file, text, problem):
     with pytest.raises(OptionError, match=problem) as raised:
         open_storage("s3://b/lake")
     assert str(file) in str(raised.value)
+
+
+def test_a_variable_with_a_typing_error_is_named(monkeypatch):
+    monkeypatch.setenv("ANABRANCH_S3_ENDPIONT", "https://minio.example.com")
+    with pytest.raises(OptionError, match="ANABRANCH_S3_ENDPIONT") as raised:
+        open_storage("s3://b/lake")
+    assert "ANABRANCH_S3_ENDPOINT" in raised.value.hint
+    assert "minio" not in str(raised.value)
+    open_storage("az://b/lake", {"az.account-name": "a"})
 
 
 def test_a_file_that_is_named_must_be_there(file):

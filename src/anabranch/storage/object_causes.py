@@ -21,7 +21,7 @@ _CAUSES: Final = (
     (
         r"NoSuchBucket|ContainerNotFound",
         "there is no such bucket",
-        "create the bucket first, or correct its name in the URL.",
+        "create the bucket first, or correct its name in the URL. A path in the endpoint (s3.endpoint) comes before the bucket.",
     ),
     (
         r"SignatureDoesNotMatch",

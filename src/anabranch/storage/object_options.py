@@ -173,6 +173,7 @@ def make_clients(kind: StoreKind, bucket: str, options: Mapping[str, str]) -> Cl
     """
     chosen = _Chosen(kind, options)
     _refuse_keys(kind, options.get("endpoint"))
+    _check_endpoint(kind, bucket, chosen)
     settings: dict[str, Any] = {
         option.setting: options[option.name]
         for option in kind.options
@@ -195,7 +196,10 @@ def make_clients(kind: StoreKind, bucket: str, options: Mapping[str, str]) -> Cl
             )
         )
     except (BaseError, ValueError, TypeError) as error:
-        raise OptionError(f"the options of {kind.title} cannot be used: {reason(error)}") from None
+        text = reason(error)
+        parts = ", ".join(kind.prefixes[0] + o.name for o in kind.options if o.identity or o.secret)
+        hint = f"credentials are given whole: {parts}." if "Missing" in text else None
+        raise OptionError(f"the options of {kind.title} cannot be used: {text}", hint=hint) from None
 
 
 def _refuse_keys(kind: StoreKind, endpoint: str | None) -> None:
@@ -204,6 +208,25 @@ def _refuse_keys(kind: StoreKind, endpoint: str | None) -> None:
         raise OptionError(
             f"{kind.prefixes[0]}endpoint has more in it than a server: keys and signatures are options of their own",
             hint=f"There are: {', '.join(kind.prefixes[0] + o.name for o in kind.options if o.secret)}.",
+        )
+
+
+def _check_endpoint(kind: StoreKind, bucket: str, chosen: _Chosen) -> None:
+    """Refuse what is no URL of a server, and one of S3 that ends with the bucket, below which all would be put twice."""
+    given, key = (chosen.text("endpoint") or "").strip(), f"{kind.prefixes[0]}endpoint"
+    endpoint = _with_scheme(given or None)
+    if endpoint is None:
+        return
+    scheme, _, place = endpoint.partition("://")
+    if scheme.lower() not in {"http", "https"} or not place.strip("/"):
+        raise OptionError(
+            f"{key} is {endpoint!r}; it must be the URL of a server, such as https://store.example.com:9000"
+        )
+    host, _, path = place.rstrip("/").rpartition("/")
+    if kind is S3 and host and path == bucket and chosen.flag("path-style-access"):
+        raise OptionError(
+            f"{key} is {endpoint!r}, which ends with the bucket, and the bucket comes from the URL of the warehouse",
+            hint=f"write {key}={scheme}://{host}.",
         )
 
 

@@ -63,11 +63,14 @@ def _variable(kind: StoreKind, name: str) -> str:
 
 
 def _from_environment(kind: StoreKind) -> dict[str, str]:
-    return {
-        option.name: os.environ[variable]
-        for option in kind.options
-        if os.environ.get(variable := _variable(kind, option.name))
-    }
+    known = {_variable(kind, option.name): option.name for option in kind.options}
+    unknown = [name for name in os.environ if name.startswith(_variable(kind, "")) and name not in known]
+    if unknown:
+        raise OptionError(
+            f"{unknown[0]}, a variable of the environment, is no option of {kind.title}",
+            hint=f"There are: {', '.join(known)}.",
+        )
+    return {name: text for variable, name in known.items() if (text := os.environ.get(variable))}
 
 
 def _from_file(url: str, kind: StoreKind) -> dict[str, str]:
@@ -88,6 +91,8 @@ def _from_file(url: str, kind: StoreKind) -> dict[str, str]:
         return {}
     section = max(fitting, key=lambda one: len(within[one]))
     try:
+        if "://" not in section:
+            raise OptionError("it names no place", hint='Write ["s3://bucket"], and the settings below it.')
         told = dict(_flat(content[section], ""))
         variables_of(told)  # which refuses what is no option of any store
         return own_options(kind, told)
