@@ -1,15 +1,19 @@
 """Many processes at one table: every acknowledged commit is there once, locally and on a real S3 server."""
 
 import itertools
+import random
+from collections import Counter
 
 import pytest
 
 import anabranch
+from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.identity import CommitIdentity
 from tests.support.processes import forking
 from tests.support.s3 import running_s3
+from tests.support.s3_proxy import Misdeed, proxy_before
 from tests.support.tables import ids_of, rows, written
 
 _TOGETHER = None
@@ -102,3 +106,55 @@ def test_a_batch_committed_by_two_at_once_is_committed_once(lake, with_floor):
     assert ids_of(table) == sorted(batch * 10 + i for batch in batches for i in (0, 1))
     for batch, number, repeated in zip(batches, mine, other, strict=True):
         assert sorted([number, repeated], key=lambda made: made[1]) == [(batch + 1, False), (batch + 1, True)]
+
+
+def _append_whatever_happens(lake, worker, times):
+    """The outcome of each append, by its first row."""
+    table, found = _table(lake), {}
+    for i in range(times):
+        start = (worker * times + i) * 10
+        try:
+            table.append(rows(start, 2))
+            found[start] = "made"
+        except CommitOutcomeUnknownError:
+            found[start] = "unknown"
+        except AnabranchError as error:
+            found[start] = f"refused: {error}"
+    return found
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(("writers", "times"), [(6, 2), pytest.param(60, 4, marks=pytest.mark.long)])
+def test_nothing_is_lost_on_a_store_that_fails_now_and_then(s3_server, writers, times):
+    """One request in ten is answered with 503; of one in thirty the answer is lost, and one in thirty never arrives."""
+    url, chance = s3_server.new_url(), random.Random(60)
+    _create((url, s3_server.options))
+    with proxy_before(s3_server.endpoint) as proxy:
+        for share, what in (
+            (0.1, {"answer": 503}),
+            (0.03, {"lose_answer": True}),
+            (0.03, {"lose_request": True}),
+        ):
+            proxy.misdeeds.append(
+                Misdeed(lambda *_, share=share: chance.random() < share, times=10**9, **what)
+            )
+        lake = url, s3_server.options_through(proxy.endpoint)
+        jobs = [(lake, worker, times) for worker in range(writers)]
+        outcomes = dict(
+            itertools.chain(*(found.items() for found in _run(writers, _append_whatever_happens, jobs)))
+        )
+        requests = len(proxy.requests)
+    told = Counter(outcome.partition(":")[0] for outcome in outcomes.values())
+    print(f"{writers} writers, {requests:,} requests, {dict(told)}")
+    assert told["made"] >= 0.9 * writers * times, outcomes
+    table = _table((url, s3_server.options))
+    there = Counter(ids_of(table))
+    assert set(there.values()) == {1}, "a row is there twice"
+    for start, outcome in outcomes.items():
+        both = {start in there, start + 1 in there}
+        assert len(both) == 1, "half a commit"
+        if outcome != "unknown":
+            assert both == {outcome == "made"}, (start, outcome)
+    history = [snapshot.id for snapshot in table.snapshots()]
+    assert history == [*range(len(history), 0, -1)]
+    assert 2 * len(history) == len(there) == table.snapshot.total_record_count
