@@ -9,7 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.compaction.selection import live_files
-from anabranch.kernel.log.file_paths import missing_files
+from anabranch.kernel.log.file_paths import odd_files
 from anabranch.kernel.repair.health import size_text
 from anabranch.runtime import Runtime, SystemClock
 from tests.streaming.history import History
@@ -123,8 +123,9 @@ def _stored(history):
     """Files for what a history of metadata alone names, or health would tell that they are missing."""
     context = history.context
     live = live_files(context, context.snapshots.head())
-    for path in missing_files(context, live.df, context.schemas.latest()):
-        context.storage.put(path, b"", durable=False)
+    odd = odd_files(context, live.df, context.schemas.latest())
+    for path, size in odd.select("path", "file_size").iter_rows():
+        context.storage.put(path, bytes(size), durable=False)
 
 
 def test_snapshots_that_outlived_their_retention():
@@ -139,6 +140,52 @@ def test_snapshots_that_outlived_their_retention():
     state = anabranch.Table(context).health()
     assert state.snapshots == 130
     assert "120 of 130 snapshots" in str(state)
+
+
+@pytest.mark.parametrize("kept", [None, 0, 100], ids=["gone", "empty", "cut"])
+def test_data_files_that_are_gone_or_cut(kept, tmp_path):
+    table = make_table(tmp_path / "w")
+    for number in range(3):
+        table.append(rows(number, 10))
+    assert table.health().score > 90
+    paths = sorted((tmp_path / "w/db.db/t/bucket-0").glob("*.parquet"))
+    for path in paths[:2]:
+        size = path.stat().st_size
+        path.unlink() if kept is None else path.write_bytes(path.read_bytes()[:kept])
+    state = table.health()
+    finding = state.findings[0]
+    assert (state.score, finding.points, finding.command) == (0, 100, "anabranch verify db.t")
+    assert any(path.name in finding.why for path in paths[:2])
+    assert ", and 1 more" in finding.why
+    told = "is missing" if kept is None else f"has {kept:,} bytes, its manifest says {size:,}"
+    assert told in finding.why
+    assert {problem.kind for problem in table.verify().problems} == {
+        "file-missing" if kept is None else "file-size"
+    }
+
+
+def test_sizes_of_files_need_no_calls_of_their_own(tmp_path):
+    """Those that are listed anyway: one listing for each bucket folder, whatever is wrong there."""
+    table = make_table(tmp_path / "w", schema="id BIGINT, dt STRING", partition_by=["dt"])
+    for number in range(30):
+        table.append(day("abc"[number % 3], number))
+    storage, listed = table.context.storage, []
+    listing = type(storage).list
+
+    def counted(self, path="", **how):
+        listed.append(path)
+        return listing(self, path, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(storage), "list", counted)
+        table.health()
+        before = [path for path in listed if "bucket-" in path]
+        listed.clear()
+        file = next((tmp_path / "w/db.db/t").glob("dt=a/bucket-0/*"))
+        file.write_bytes(b"")
+        assert table.health().score == 0
+    assert sorted(before) == [f"dt={dt}/bucket-0" for dt in "abc"]
+    assert sorted(path for path in listed if "bucket-" in path) == sorted(before)
 
 
 def test_partitions_that_are_too_fine():

@@ -51,15 +51,28 @@ def data_file_paths(entries: Sequence[ManifestEntry], schema: TableSchema) -> li
 
 def missing_files(context: TableContext, frame: pl.DataFrame, schema: TableSchema) -> list[str]:
     """Return the paths of data files that are missing from the store; one listing per bucket."""
+    odd = odd_files(context, frame, schema)
+    return odd.filter(pl.col("there").is_null())["path"].to_list()
+
+
+def odd_files(context: TableContext, frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
+    """Return the data files that are missing or not as large as their entries say; one listing per bucket.
+
+    Columns: `path`; `file_size`, by the entry; `there`, the size in the store, null where there is no such file.
+    """
     if frame.height == 0:
-        return []
+        return pl.DataFrame(schema={"path": pl.String, "file_size": pl.Int64, "there": pl.Int64})
     folders = bucket_folders(frame, schema)
-    wanted = pl.DataFrame({"path": folders + "/" + frame["file_name"]})
+    wanted = pl.DataFrame({"path": folders + "/" + frame["file_name"], "file_size": frame["file_size"].cast(pl.Int64)})
     listed = [*folders.unique()]
 
-    def names(folder: str) -> list[str]:
-        return [info.path for info in context.storage.list(folder)]
+    def sizes(folder: str) -> list[tuple[str, int]]:
+        return [(info.path, info.size) for info in context.storage.list(folder)]
 
-    there = [path for paths in each(names, listed) for path in paths]
-    found = pl.DataFrame({"path": pl.Series(there, dtype=pl.String)})
-    return wanted.join(found, on="path", how="anti", maintain_order="left")["path"].to_list()
+    there = pl.DataFrame(
+        [row for rows in each(sizes, listed) for row in rows],
+        schema={"path": pl.String, "there": pl.Int64},
+        orient="row",
+    )
+    found = wanted.join(there, on="path", how="left", maintain_order="left")
+    return found.filter(pl.col("there").is_null() | (pl.col("there") != pl.col("file_size")))

@@ -19,7 +19,7 @@ from anabranch.kernel.compaction.planning import Gain, full_outline, gain_of, mi
 from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.file_paths import missing_files
+from anabranch.kernel.log.file_paths import odd_files
 from anabranch.kernel.log.moment import time_text
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.store_clock import commit_time, is_ahead
@@ -186,12 +186,18 @@ def _damage(context: TableContext, live: EntryFrame, schema: TableSchema) -> Ite
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         yield Finding(50, f"{wrong[0].message}{more}", _whole(context, "repair"))
-    missing = missing_files(context, live.df.filter(pl.col("external_path").is_null()), schema)
-    if missing:
-        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        yield Finding(
-            100, f"data file {missing[0]}{more} is missing: reading fails", _whole(context, "verify")
-        )
+    odd = odd_files(context, live.df.filter(pl.col("external_path").is_null()), schema)
+    for files, what in (
+        (odd.filter(pl.col("there").is_null()), "is missing{more}: reading fails"),
+        (
+            odd.filter(pl.col("there").is_not_null()),
+            "has {there:,} bytes, its manifest says {file_size:,}{more}: reading it may fail",
+        ),
+    ):
+        if files.height:
+            more = f", and {files.height - 1:,} more" if files.height > 1 else ""
+            said = what.format(**files.row(0, named=True), more=more)
+            yield Finding(100, f"data file {files['path'][0]} {said}", _whole(context, "verify"))
 
 
 def _whole(context: TableContext, verb: str) -> str:
