@@ -410,9 +410,14 @@ class Lake:
         tables = self._members(found)
         return undo_together(tables, found, by=by, reason=reason)
 
-    def groups(self) -> list[GroupInfo]:
-        """Return replacements in several tables at once, oldest first, including unfinished ones."""
-        return group_infos(self._catalog.groups)
+    def groups(self, unread: Callable[[str, AnabranchError], None] | None = None) -> list[GroupInfo]:
+        """Return replacements in several tables at once, oldest first, including unfinished ones.
+
+        Args:
+            unread: called with the name of each damaged record and its error; such groups are left out. If None they
+                raise `CorruptTableError`.
+        """
+        return group_infos(self._catalog.groups, unread)
 
     def together(self, *names: str) -> tuple[Table, ...]:
         """Return several tables, each pinned to its newest snapshot, with all their mains taken at the same moment.

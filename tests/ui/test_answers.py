@@ -303,6 +303,34 @@ def test_what_a_file_does_not_say_is_not_known_of_the_table(ask, warehouse):
         lake.drop_table("shop.bounds")
 
 
+def test_bounds_of_long_texts_are_said_to_be_shortened(ask, warehouse):
+    """Files keep the first 16 characters: the least value is no value then, nor is the greatest."""
+    lake = anabranch.connect(str(warehouse))
+    columns, options = (
+        "short STRING, long STRING, whole STRING, n DOUBLE, late STRING",
+        {"fields.whole.stats-mode": "full"},
+    )
+    table = lake.create_table("shop.texts", columns, options=options)
+    table.alter().set_option("fields.late.stats-mode", "full").apply()
+    long = [f"a long text, of which there is more: {i}" for i in range(3)]
+    table = lake.table("shop.texts")
+    table.append([{"short": "Ada", "long": one, "whole": one, "late": one, "n": 1.5} for one in long])
+    try:
+        found = {column["name"]: column for column in ask("statistics", table="shop.texts")["columns"]}
+        assert found["short"]["shortened"] == {"min": False, "max": False}
+        assert found["n"]["shortened"] == {"min": False, "max": False}
+        assert found["long"]["shortened"] == {"min": True, "max": True}
+        assert found["long"]["min"] == long[0][:16]
+        assert found["long"]["max"] > long[-1]
+        assert (found["whole"]["min"], found["whole"]["max"]) == (long[0], long[-1])
+        assert found["whole"]["shortened"] == {"min": False, "max": False}
+        assert found["late"]["shortened"] == {"min": True, "max": True}, (
+            "files of the version before may be there"
+        )
+    finally:
+        lake.drop_table("shop.texts")
+
+
 def test_statistics_are_those_of_the_rows(ask):
     found = {column["name"]: column for column in ask("statistics", table=T)["columns"]}
     assert (found["id"]["min"], found["id"]["max"], found["id"]["nulls"]) == ("0", "504", 0)
@@ -341,6 +369,11 @@ def test_schemas_say_what_they_changed(ask):
         ("table", {"table": "a" * 5_000}, 400),
         ("rows", {"table": T, "filter": "price > ("}, 400),
         ("rows", {"table": T, "limit": "-1"}, 400),
+        ("rows", {"table": T, "limit": "0"}, 400),
+        ("rows", {"table": T, "offset": "-5"}, 400),
+        ("history", {"table": T, "limit": "0"}, 400),
+        ("history", {"table": T, "at": "good"}, 400),
+        ("lake", {"table": T}, 400),
         ("rows", {"table": T, "limit": "١"}, 400),
         ("snapshot", {"table": T, "id": "99999"}, 404),
         ("diff", {"table": T, "left": shop.HOSTILE}, 404),

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
+from anabranch.ui.answers import ANSWERS
 from anabranch.ui.app import MOST_STREAMS
 from anabranch.ui.connections import MOST_WAITING
 from tests.ui.client import Client
@@ -283,6 +284,32 @@ def test_so_many_watch_for_changes_and_no_more(client):
     pytest.fail("nobody can watch any more")
 
 
+def test_pages_that_come_again_at_once_are_refused_and_never_wait_mute(client):
+    """As many more than there is room for, all at the same moment: each is answered, by events or by why not."""
+    path, more = "/api/events?table=shop.orders", 30
+    with ExitStack() as held:
+        watching = [
+            held.enter_context(opened(client, request(client, path))) for _ in range(MOST_STREAMS + more)
+        ]
+        said = [one.recv(65_536) for one in watching]
+        refused = [text for text in said if text.startswith(b"HTTP/1.1 503")]
+        assert more <= len(refused) < more + MOST_STREAMS
+        assert all(b"40 pages are waiting for changes already" in text for text in refused)
+        for one, begun in zip(watching, said, strict=True):
+            told = begun
+            while begun.startswith(b"HTTP/1.1 200") and b"data: " not in told:
+                told += one.recv(65_536)
+    for _ in range(3):  # nobody's place is lost, however often it is taken
+        with ExitStack() as held:
+            for _ in range(MOST_STREAMS // 2):
+                held.enter_context(opened(client, request(client, path)))
+    for _ in range(200):
+        with closing(opened(client, request(client, path))) as again:
+            if again.recv(12) == b"HTTP/1.1 200":
+                return
+    pytest.fail("nobody can watch any more")
+
+
 def test_what_is_too_long_is_said(client):
     for path in (f"/{'a' * 200_000}", f"/api/lake?{'a' * 200_000}"):
         with closing(opened(client, request(client, path))) as connection:
@@ -297,11 +324,11 @@ def test_what_is_too_long_is_said(client):
     ["../../etc.passwd", "shop.%2e%2e", "shop/orders", "shop..", ".orders", "shop.orders\0", "shop.\\..\\x"],
 )
 def test_names_that_are_paths_name_nothing(client, what, name):
-    status, said = client.get(what, table=name, tag="good")
+    tag = {"tag": "good"} if what == "correction" else {}
+    status, said = client.get(what, table=name, **tag)
     assert status in (400, 404), said
-    if what != "graph":  # which is of all branches
-        led = {"branch": f"../{name}", "at": f"../{name}", "tag": f"../{name}"}
-        assert client.get(what, table="shop.orders", **led)[0] in (400, 404)
+    for argument in {"branch", "at", "tag"}.intersection(ANSWERS[what].takes):
+        assert client.get(what, table="shop.orders", **{argument: f"../{name}"})[0] in (400, 404)
 
 
 def test_it_listens_on_this_machine_only(page):

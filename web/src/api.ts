@@ -132,31 +132,46 @@ export function useHistory(table: string, branch: string | null, version: number
   return { lines, whole, prefix, failure };
 }
 
+/** Whether changes are told, and why not, where the server says so. */
+export interface Live { on: boolean; why: string | null }
+const REFUSED = 10_000;
+
 /** A number that grows when one of the tables changes; which tables they are may change often: each waits for the next. */
-export function useChanges(tables: string[], wait = 0): { version: number; live: boolean; changed: string[] } {
+export function useChanges(tables: string[], wait = 0): { version: number; live: Live; changed: string[] } {
   const [version, setVersion] = useState(0);
-  const [live, setLive] = useState(false);
+  const [live, setLive] = useState<Live>({ on: false, why: null });
   const [changed, setChanged] = useState<string[]>([]);
   const last = useRef(""), left = useRef(false);
   const looked = useLooked();
   const key = tables.join("\n");
   useEffect(() => {
     if (report || !tables.length || !looked) return;
-    let source: EventSource | null = null, isFirst = true;
+    let source: EventSource | null = null, isFirst = true, timer = 0, gone = false;
     const isSame = last.current === key && left.current;  // somebody looks again: what changed meanwhile is not told
     last.current = key; left.current = false;
     const listen = (): void => {
-      source = new EventSource(`/api/events?${query({ table: tables })}`);
-      source.onopen = () => setLive(true);
-      source.onerror = () => setLive(false);
+      const address = `/api/events?${query({ table: tables })}`, own = (source = new EventSource(address));
+      own.onopen = () => setLive({ on: true, why: null });
+      own.onerror = () => {
+        setLive({ on: false, why: null });
+        if (own.readyState !== EventSource.CLOSED) return;  // it tries again by itself
+        // It was refused, which the browser does not tell more of: asked plainly, the server says why.
+        const stop = new AbortController();
+        fetch(address, { signal: stop.signal }).then(async answer => {
+          const why = answer.ok ? null : ((await answer.json()) as { message?: string }).message ?? null;
+          stop.abort();
+          if (!gone) setLive({ on: false, why });
+        }).catch(() => undefined);
+        if (!gone) timer = window.setTimeout(listen, REFUSED);
+      };
       source.onmessage = event => {
         const told = JSON.parse(event.data as string) as { changed: string[] };
         if (isFirst) { isFirst = false; if (!isSame) return; }
         setChanged(told.changed); setVersion(n => n + 1);
       };
     };
-    const timer = setTimeout(listen, wait);
-    return () => { clearTimeout(timer); source?.close(); left.current = document.hidden; };
+    timer = window.setTimeout(listen, wait);
+    return () => { gone = true; clearTimeout(timer); source?.close(); left.current = document.hidden; };
   }, [key, looked]);
   return { version, live, changed };
 }

@@ -1,12 +1,17 @@
 /** A line over time. */
 import { useMemo } from "preact/hooks";
-import { time } from "./format";
+import { places, time } from "./format";
 import { useWidth } from "./parts";
 
 const HEIGHT = 120, PAD = 6, MOST = 400;
 
-export function Trend({ points, show, label }: { points: [number, number][]; show: (value: number) => string; label: string }) {
+/** Points are time, snapshot and value. */
+export function Trend({ points: given, show, label }: { points: [number, number, number][]; show: (value: number) => string; label: string }) {
   const [box, width] = useWidth();
+  const points = useMemo(() => {
+    const ordered = [...given].sort((a, b) => a[1] - b[1]), at = places(ordered.map(([millis]) => millis));
+    return ordered.map(([, , value], i): [number, number] => [at[i]!, value]).sort((a, b) => a[0] - b[0]);
+  }, [given]);
   const drawn = useMemo(() => (points.length <= MOST ? points : points.filter((_, i) => i % Math.ceil(points.length / MOST) === 0 || i === points.length - 1)), [points]);
   const first = drawn[0], last = drawn[drawn.length - 1];
   if (!first || !last) return <div ref={box}><p class="empty">Nothing was written yet.</p></div>;

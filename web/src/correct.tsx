@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { act, ask, report, useAsk, type Failure } from "./api";
 import { ago, capital, clock, command, number, plural, snapshots, span, time } from "./format";
-import { Badge, Card, Command, Problem, Waiting } from "./parts";
+import { Badge, Card, Command, Damaged, Problem, Waiting } from "./parts";
 import { go, to } from "./route";
 import type { About, Correcting, Lake, Progress, Step, TableFacts } from "./types";
 
@@ -106,6 +106,7 @@ function Plan({ found, table, tag, about, running, started, progress }: PlanProp
   const { plan, undo } = found;
   return (
     <>
+      <Damaged found={found.damaged} />
       <Card title="2. What it reached" aside={!plan.done && <small class="muted">{plural(plan.steps.length, "table")} to correct</small>}>
         {plan.warnings.map(text => <p key={text} class="notice">{capital(text)}</p>)}
         {plan.done ? <p class="empty">Nothing is left to correct: the table has nothing after tag {tag}, or its correction is main already.</p> : <>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useAsk } from "./api";
 import { clock, plural, signed, time } from "./format";
-import { Badge, Card, Many, Shown } from "./parts";
+import { Badge, Card, Damaged, Many, Shown } from "./parts";
 import { to } from "./route";
 import type { Place } from "./table";
 import type { Graph, GraphNode, Operation } from "./types";
@@ -13,7 +13,7 @@ const middle = (row: number): number => row * HEIGHT + HEIGHT / 2;
 
 export function GraphView({ place }: { place: Place }) {
   const graph = useAsk<Graph>("graph", { table: place.table }, place.version);
-  return <Shown asked={graph}>{found => (found.nodes.length ? <Drawing graph={found} place={place} /> : <p class="empty">Nothing was ever written to this table.</p>)}</Shown>;
+  return <Shown asked={graph}>{found => <><Damaged found={found.damaged.filter(one => !place.damaged.some(told => told.message === one.message))} />{found.nodes.length ? <Drawing graph={found} place={place} /> : <p class="empty">Nothing was ever written to this table.</p>}</>}</Shown>;
 }
 
 function Drawing({ graph, place }: { graph: Graph; place: Place }) {
@@ -90,7 +90,7 @@ function Dot({ graph, node, row }: { graph: Graph; node: GraphNode; row: number 
   return <circle class={`dot ${only === "compact" || only === "fence" ? "hollow" : ""} ${kind}`} cx={at} cy={y} r={only === "merge" || only === "replace" ? 7 : 5.5} />;
 }
 
-const SAID: Record<string, string> = { seal: "sealed: the end of this main", fence: "fence of a merge", replace: "replaced by a branch's content", merge: "merge", rollback: "rollback" };
+const SAID: Record<string, string> = { damaged: "cannot be read", seal: "sealed: the end of this main", fence: "fence of a merge", replace: "replaced by a branch's content", merge: "merge", rollback: "rollback" };
 
 function NodeRow({ graph, node, index, indent, place }: { graph: Graph; node: GraphNode; index: number; indent: number; place: Place }) {
   const lane = graph.lanes[node.lane]!;

@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, report, useAsk, useCaughtUp, useChanges, useLooked } from "./api";
 import { ago, bytes, clock, number, plural, release, short, span, time } from "./format";
-import { Badge, Card, Health, Many, Problem, Waiting } from "./parts";
+import { Badge, Card, Damaged, Health, LiveMark, Many, Problem, Waiting } from "./parts";
 import { to } from "./route";
 import type { Facts, Job, JobsFound, Lake, Lag, RunningJob } from "./types";
 
@@ -89,6 +89,7 @@ export function LakeView({ now }: { now: number }) {
   return (
     <>
       <h1 class="unseen">Tables</h1>
+      <Damaged found={lake.value.damaged} />
       <dl class="facts">
         <div class="fact"><dt>tables</dt><dd>{number(names.length)}</dd></div>
         <div class="fact"><dt>rows</dt><dd title={number(sums.rows)}>{short(sums.rows)}</dd></div>
@@ -97,7 +98,7 @@ export function LakeView({ now }: { now: number }) {
         <div class={`fact ${sums.weak ? "fair" : "good"}`}><dt>need care</dt><dd>{number(sums.weak)}</dd></div>
         {sums.known < names.length && !report && <div class="fact"><dt>read so far</dt><dd aria-live="polite">{Math.round((100 * facts.size) / Math.max(1, names.length))} %</dd></div>}
       </dl>
-      <Card title="Tables" aside={live ? <span class="live"><i aria-hidden="true" />live</span> : null}>
+      <Card title="Tables" aside={<LiveMark live={live} />}>
         <div class="tools">
           <input type="search" id="search" placeholder="Search tables (press /)" aria-label="Search tables" value={search} onInput={event => setSearch(event.currentTarget.value)} />
           <label>Order <select value={order} onChange={event => setOrder(event.currentTarget.value as Order)}>{ORDERS.map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>

@@ -1,11 +1,23 @@
 /** Small parts that all views use. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Asked, Failure } from "./api";
-import { quoted } from "./format";
+import type { Asked, Failure, Live } from "./api";
+import { capital, quoted } from "./format";
+import type { Damage } from "./types";
 
 export function Problem({ failure }: { failure: Failure }) {
   return <div class="problem" role="alert"><strong>{failure.message}</strong>{failure.hint && <p>{failure.hint}</p>}</div>;
+}
+
+/** Names each file that could not be read, with the next step; everything else of the page is there. */
+export function Damaged({ found }: { found: Damage[] | undefined }) {
+  if (!found?.length) return null;
+  return (
+    <div class="problem" role="alert">
+      <strong>{found.length === 1 ? "One file cannot be read; all else is shown." : `${found.length} files cannot be read; all else is shown.`}</strong>
+      <ul class="plain">{found.map(one => <li key={one.message}><b>{one.what}</b>: {one.message}{one.hint && <p>{capital(one.hint)}</p>}{one.command && <div><Command text={one.command} /></div>}</li>)}</ul>
+    </div>
+  );
 }
 
 /** Shows an answer, that it is on its way, or why there is none. */
@@ -57,6 +69,12 @@ export const tone = (score: number): string => (score >= 90 ? "good" : score >= 
 
 export function Health({ score }: { score: number }) {
   return <span class={`health ${tone(score)}`} title={`Health ${score} of 100`}><i aria-hidden="true" />{score}<span class="unseen"> of 100 health</span></span>;
+}
+
+/** Whether the page is told of changes while one looks. */
+export function LiveMark({ live }: { live: Live }) {
+  if (live.on) return <span class="live"><i aria-hidden="true" />live</span>;
+  return live.why === null ? null : <span class="muted" role="status">Not live: {live.why}.</span>;
 }
 
 export function Badge({ kind, children, title }: { kind: string; children: ComponentChildren; title?: string }) {

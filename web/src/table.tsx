@@ -6,14 +6,14 @@ import { DiffView } from "./diff";
 import { Files } from "./files";
 import { ago, bytes, capital, clock, number, plural, time } from "./format";
 import { GraphView } from "./graph";
-import { Badge, Card, Command, Fact, Grid, Health, Problem, Shown, Waiting } from "./parts";
+import { Badge, Card, Command, Damaged, Fact, Grid, Health, LiveMark, Problem, Shown, Waiting } from "./parts";
 import { go, to } from "./route";
 import { RowsView } from "./rows";
 import { Timeline } from "./timeline";
-import type { HealthFacts, SchemaVersion, Statistics, TableFacts } from "./types";
+import type { Damage, HealthFacts, SchemaVersion, Statistics, TableFacts } from "./types";
 
 export const TABS = [["overview", "Overview"], ["history", "History"], ["branches", "Branches"], ["rows", "Rows"], ["columns", "Columns"], ["files", "Files"], ["compare", "Compare"]] as const;
-export interface Place { table: string; branch: string | null; at: string | null; version: number; given: URLSearchParams; now: number }
+export interface Place { table: string; branch: string | null; at: string | null; version: number; given: URLSearchParams; now: number; damaged: Damage[] }
 
 export function TableView({ name, given, now }: { name: string; given: URLSearchParams; now: number }) {
   const branch = given.get("branch"), at = given.get("at"), tab = given.get("tab") ?? "overview";
@@ -28,7 +28,7 @@ export function TableView({ name, given, now }: { name: string; given: URLSearch
     <>
       <header class="head">
         <h1><a class="muted" href="#/">Tables</a> <span class="muted" aria-hidden="true">/</span> {name}</h1>
-        {live && <span class="live"><i aria-hidden="true" />live</span>}
+        <LiveMark live={live} />
         {refs && <Refs name={name} tab={tab} branch={branch} at={at} facts={refs} />}
       </header>
       <nav class="tabs" aria-label="Views of the table">
@@ -36,7 +36,9 @@ export function TableView({ name, given, now }: { name: string; given: URLSearch
         {!report && <><a href={to(["lineage"], { table: name })}>Lineage</a><a href={to(["correct"], { table: name })}>Correct</a></>}
       </nav>
       {asked.failure && <Problem failure={asked.failure} />}
-      {!asked.failure && <Tab tab={tab} place={{ table: name, branch, at, version, given, now }} facts={asked.value} />}
+      {asked.failure && (branch || at) && <p><a href={to(["table", name], { tab })}>Look at its newest state</a></p>}
+      <Damaged found={asked.value?.damaged} />
+      {!asked.failure && <Tab tab={tab} place={{ table: name, branch, at, version, given, now, damaged: asked.value?.damaged ?? [] }} facts={asked.value} />}
     </>
   );
 }
@@ -85,28 +87,30 @@ function Overview({ place, facts }: { place: Place; facts: TableFacts }) {
   const schemas = useAsk<SchemaVersion[]>("schemas", { table: place.table, branch: place.branch }, place.version);
   const rows = useAsk<[number, number, number][]>("trend", { table: place.table, branch: place.branch }, place.version);
   const sizes = useAsk<[number, number, number][]>("sizes", { table: place.table, branch: place.branch }, place.version);
-  const health = useAsk<HealthFacts>("health", { table: place.table, branch: place.branch, at: place.at }, place.version).value;
+  const looked = useAsk<HealthFacts>("health", { table: place.table, branch: place.branch, at: place.at }, place.version);
+  const health = looked.value, isBroken = facts.snapshot === null && facts.damaged.length > 0;
   const options = Object.entries(facts.options);
   return (
     <>
       {facts.comment && <p class="lead">{facts.comment}</p>}
       {facts.moment && <p class="notice">As it was at {facts.moment}.</p>}
       <dl class="facts">
-        <Fact name="rows">{number(facts.snapshot?.rows ?? 0)}</Fact>
+        <Fact name="rows">{number(isBroken ? null : facts.snapshot?.rows ?? 0)}</Fact>
         <Fact name="size">{bytes(facts.bytes)}</Fact>
         <Fact name="files">{number(facts.files)}{health && health.small > 0 && <small> {number(health.small)} small</small>}</Fact>
-        <Fact name="snapshot">{facts.snapshot ? `#${facts.snapshot.id}` : "never written"}{facts.snapshot && <small> {ago(facts.snapshot.time_millis, place.now)}</small>}</Fact>
+        <Fact name="snapshot">{facts.snapshot ? `#${facts.snapshot.id}` : isBroken ? "not readable" : "never written"}{facts.snapshot && <small> {ago(facts.snapshot.time_millis, place.now)}</small>}</Fact>
         {facts.snapshot?.watermark != null && <Fact name="complete up to"><span class="time">{time(facts.snapshot.watermark)}</span></Fact>}
         {health && <Fact name="health"><Health score={health.score} /></Fact>}
       </dl>
+      {looked.failure && !facts.damaged.length && <Problem failure={looked.failure} />}
       {health && health.findings.length > 0 && (
         <Card title="What to do">
           <ul class="plain">{health.findings.map(finding => <li key={finding.why}><Badge kind="fair">−{finding.points}</Badge> {capital(finding.why)}{finding.command && <div><Command text={finding.command} /></div>}</li>)}</ul>
         </Card>
       )}
       <div class="two">
-        <Card title="Rows over time"><Shown asked={rows}>{found => <Trend label="Rows over time" points={found.map(([millis, , count]) => [millis, count] as [number, number])} show={number} />}</Shown></Card>
-        <Card title="Size over time"><Shown asked={sizes}>{found => <Trend label="Size over time" points={found.map(([millis, , size]) => [millis, size] as [number, number])} show={bytes} />}</Shown></Card>
+        <Card title="Rows over time"><Shown asked={rows}>{found => <Trend label="Rows over time" points={found} show={number} />}</Shown></Card>
+        <Card title="Size over time"><Shown asked={sizes}>{found => <Trend label="Size over time" points={found} show={bytes} />}</Shown></Card>
       </div>
       <div class="two">
         <Card title="About the table">
@@ -117,10 +121,10 @@ function Overview({ place, facts }: { place: Place; facts: TableFacts }) {
             <div><dt>identity</dt><dd class="break"><code>{facts.uuid}</code></dd></div>
           </dl>
           <h3>Options</h3>
-          {options.length ? <dl class="pairs long">{options.map(([key, value]) => <div key={key}><dt><code>{key}</code></dt><dd>{value}</dd></div>)}</dl> : <p class="empty">All options have their defaults.</p>}
+          {facts.schema_id === null ? <p class="empty">Not known: the newest version of the schema cannot be read.</p> : options.length ? <dl class="pairs long">{options.map(([key, value]) => <div key={key}><dt><code>{key}</code></dt><dd>{value}</dd></div>)}</dl> : <p class="empty">All options have their defaults.</p>}
         </Card>
         <Card title="Schema history">
-          <Shown asked={schemas}>{found => <ol class="plain">{found.map(one => <li key={one.id}><b>{one.id}</b> {one.changes.join("; ") || "no change of columns or options"}<small class="right muted" title={time(one.millis)}>{clock(one.millis)}</small></li>)}</ol>}</Shown>
+          <Shown asked={schemas}>{found => <ol class="plain">{found.map(one => <li key={one.id}><b>{one.id}</b> {one.damaged ? <><Badge kind="replaced">cannot be read</Badge> {one.damaged}</> : one.changes.join("; ") || "no change of columns or options"}{one.millis !== null && <small class="right muted" title={time(one.millis)}>{clock(one.millis)}</small>}</li>)}</ol>}</Shown>
         </Card>
       </div>
       {(facts.tags.length > 0 || facts.savepoints.length > 0) && (
@@ -148,7 +152,7 @@ function Columns({ place, facts }: { place: Place; facts: TableFacts }) {
               <th scope="row">{column.name}{column.partition && <Badge kind="tag">partition</Badge>}</th>
               <td><code>{column.type}</code>{!column.nullable && <small class="muted"> not null</small>}</td>
               <td class="num">{known ? number(known.nulls) : ""}</td>
-              <td class="clip">{known?.min ?? ""}</td><td class="clip">{known?.max ?? ""}</td>
+              <td class="clip">{known && <Bound value={known.min} shortened={known.shortened.min} word="at least" />}</td><td class="clip">{known && <Bound value={known.max} shortened={known.shortened.max} word="at most" />}</td>
               <td>{column.comment}{column.default !== null && <small class="muted"> default {column.default}</small>}</td>
             </tr>
           );
@@ -157,4 +161,10 @@ function Columns({ place, facts }: { place: Place; facts: TableFacts }) {
       {statistics.failure && <Problem failure={statistics.failure} />}
     </Card>
   );
+}
+
+/** A bound of a column: what files keep of long texts is their beginning, so it is no value of the column. */
+function Bound({ value, shortened, word }: { value: string | null; shortened: boolean; word: string }) {
+  if (value === null) return null;
+  return shortened ? <span title="Files keep only the beginning of long texts: no row need have exactly this value."><small class="muted">{word} </small>{value}…</span> : <>{value}</>;
 }

@@ -1,7 +1,7 @@
 /** Snapshots on a line of time, from years to seconds, and everything about the one that is chosen. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { report, useAsk, useHistory } from "./api";
-import { clock, command, number, plural, release, short, signed, time } from "./format";
+import { clock, command, likely, number, places, plural, release, short, signed, time } from "./format";
 import { Badge, Card, Command, Many, Problem, Shown, useWidth, Waiting } from "./parts";
 import { to } from "./route";
 import type { Place } from "./table";
@@ -10,9 +10,11 @@ import type { Line } from "./types";
 const LEFT = 92, RIGHT = 12, LANE = 24, TOP = 10, AXIS = 26, STRIP = 20, RISE = 34, MOST_MARKS = 300, MOST_PARTS = 400;
 const LANES = ["append", "compact", "overwrite", "merge", "replace", "other"] as const;
 export const laneOf = (kind: string): (typeof LANES)[number] =>
-  kind === "append" || kind === "compact" || kind === "overwrite" || kind === "merge" ? kind : kind === "fence" ? "compact" : kind === "analyze" ? "other" : "replace";
+  kind === "append" || kind === "compact" || kind === "overwrite" || kind === "merge" ? kind : kind === "fence" ? "compact" : kind === "analyze" || kind === "damaged" ? "other" : "replace";
 
 type Span = [number, number];
+/** A snapshot with the time at which it is drawn: clocks may say anything. */
+interface Placed extends Line { at: number }
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR, YEAR = 365.25 * DAY;
 const TICKS = [1, 5, 20, 100, 500, SECOND, 5 * SECOND, 15 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, DAY, 2 * DAY, 7 * DAY, 30 * DAY, 91 * DAY, YEAR, 5 * YEAR, 20 * YEAR];
 
@@ -26,16 +28,16 @@ export function Timeline({ place }: { place: Place }) {
   return <Chart lines={lines} whole={whole} prefix={prefix} place={place} chosen={chosen} choose={choose} />;
 }
 
-function Chart({ lines, whole, prefix, place, chosen, choose }: { lines: Line[]; whole: boolean; prefix: string; place: Place; chosen: number | null; choose: (id: number | null) => void }) {
+function Chart({ lines: given, whole, prefix, place, chosen, choose }: { lines: Line[]; whole: boolean; prefix: string; place: Place; chosen: number | null; choose: (id: number | null) => void }) {
   const [box, width] = useWidth();
+  const lines = useMemo<Placed[]>(() => { const at = places(given.map(line => line.millis)); return given.map((line, i) => ({ ...line, at: at[i]! })); }, [given]);
   const all = useMemo<Span>(() => {
-    const times = [lines[0]!.millis, lines[lines.length - 1]!.millis];
-    const least = Math.min(...times), most = Math.max(...times), edge = Math.max(500, (most - least) * 0.02);
+    const least = lines.reduce((a, line) => Math.min(a, line.at), Infinity), most = lines.reduce((a, line) => Math.max(a, line.at), 0), edge = Math.max(500, (most - least) * 0.02);
     return [least - edge, most + edge];
   }, [lines]);
   const [zoomed, setZoomed] = useState<Span | null>(null);
   const [from, upTo] = zoomed ?? all;
-  const inside = useMemo(() => (zoomed ? lines.filter(line => line.millis >= from && line.millis <= upTo) : lines), [lines, zoomed]);
+  const inside = useMemo(() => (zoomed ? lines.filter(line => line.at >= from && line.at <= upTo) : lines), [lines, zoomed]);
   const lanes = useMemo(() => LANES.filter(lane => lines.some(line => laneOf(line.kind) === lane)), [lines]);
   const hasCode = useMemo(() => lines.some(line => line.job ?? line.code), [lines]), hasWatermark = useMemo(() => lines.some(line => line.watermark !== null), [lines]);
   const belowLanes = TOP + lanes.length * LANE, belowCode = belowLanes + (hasCode ? STRIP + 8 : 0), bottom = belowCode + (hasWatermark ? RISE + 8 : 0), HEIGHT = bottom + AXIS;
@@ -97,7 +99,7 @@ function Chart({ lines, whole, prefix, place, chosen, choose }: { lines: Line[];
             {hasCode && <><text class="lane" x={LEFT - 12} y={belowLanes + 14} text-anchor="end">job, code</text><Releases inside={inside} x={x} y={belowLanes} end={upTo} /></>}
             {hasWatermark && <><text class="lane" x={LEFT - 12} y={belowCode + RISE / 2 + 4} text-anchor="end">complete to</text><Watermark inside={inside} x={x} y={belowCode} /></>}
             <Marks inside={inside} lanes={lanes} x={x} chosen={chosen} choose={choose} onZoom={(a, b) => pan([a, b])} from={from} upTo={upTo} across={across} />
-            {line && line.millis >= from && line.millis <= upTo && <line class="now" x1={x(line.millis)} x2={x(line.millis)} y1={4} y2={bottom} />}
+            {line && line.at >= from && line.at <= upTo && <line class="now" x1={x(line.at)} x2={x(line.at)} y1={4} y2={bottom} />}
           </svg>
         </div>
       </Card>
@@ -119,20 +121,20 @@ const whoOf = (line: Line): string | null => line.job ?? (/^[0-9a-f]{8}-[0-9a-f-
 function SnapshotRow({ line, chosen, choose }: { line: Line; chosen: boolean; choose: (id: number | null) => void }) {
   return (
     <button type="button" class="row" aria-pressed={chosen} onClick={() => choose(chosen ? null : line.id)}>
-      <span class="name"><b>#{line.id}</b> <Badge kind={`kind-${laneOf(line.kind)}`}>{line.kind}</Badge><small class="muted">{clock(line.millis)}{whoOf(line) && ` · ${whoOf(line)}`}{line.code && ` · code ${release(line.code)}`}{line.watermark !== null && ` · complete up to ${clock(line.watermark)}`}</small></span>
-      <span class="cell"><b>{signed(line.added)}</b><small>{short(line.rows ?? 0)} rows</small></span>
+      <span class="name"><b>#{line.id}</b> <Badge kind={line.kind === "damaged" ? "replaced" : `kind-${laneOf(line.kind)}`}>{line.kind === "damaged" ? "cannot be read" : line.kind}</Badge><small class="muted">{clock(line.millis)}{whoOf(line) && ` · ${whoOf(line)}`}{line.code && ` · code ${release(line.code)}`}{line.watermark !== null && ` · complete up to ${clock(line.watermark)}`}</small></span>
+      <span class="cell"><b>{signed(line.added)}</b><small>{line.rows === null ? "rows not known" : `${short(line.rows)} rows`}</small></span>
     </button>
   );
 }
 
 /** Which job, in which version of its code, wrote when: where the colour changes, a new release began to write. */
-function Releases({ inside, x, y, end }: { inside: Line[]; x: (millis: number) => number; y: number; end: number }) {
+function Releases({ inside, x, y, end }: { inside: Placed[]; x: (millis: number) => number; y: number; end: number }) {
   const parts = useMemo(() => {
     const found: { job: string | null; code: string | null; from: number; upTo: number; count: number }[] = [];
     for (let i = inside.length - 1; i >= 0; i--) {
       const line = inside[i]!, last = found[found.length - 1];
       if (line.job === null && line.code === null) continue;  // a compaction, or a person's append
-      if (last && last.job === line.job && last.code === line.code) { last.upTo = line.millis; last.count++; } else found.push({ job: line.job, code: line.code, from: line.millis, upTo: line.millis, count: 1 });
+      if (last && last.job === line.job && last.code === line.code) { last.upTo = line.at; last.count++; } else found.push({ job: line.job, code: line.code, from: line.at, upTo: line.at, count: 1 });
     }
     return found;
   }, [inside]);
@@ -147,13 +149,13 @@ function Releases({ inside, x, y, end }: { inside: Line[]; x: (millis: number) =
 }
 
 /** How far event time was complete, as it rose. */
-function Watermark({ inside, x, y }: { inside: Line[]; x: (millis: number) => number; y: number }) {
+function Watermark({ inside, x, y }: { inside: Placed[]; x: (millis: number) => number; y: number }) {
   const known = useMemo(() => { const all = inside.filter(line => line.watermark !== null).reverse(); return all.filter((_, i) => i % Math.ceil(all.length / 400) === 0 || i === all.length - 1); }, [inside]);
   const first = known[0], last = known[known.length - 1];
   if (!first || !last) return null;
   const times = known.map(line => line.watermark!), least = Math.min(...times), reach = Math.max(1, Math.max(...times) - least);
   const at = (line: Line): number => y + RISE - 3 - ((line.watermark! - least) / reach) * (RISE - 6);
-  return <g class="watermark"><path d={known.map((line, i) => (i ? `H${x(line.millis).toFixed(1)}V${at(line).toFixed(1)}` : `M${x(line.millis).toFixed(1)} ${at(line).toFixed(1)}`)).join("")} /><title>{`complete up to ${clock(first.watermark!)} at first, ${clock(last.watermark!)} at last`}</title></g>;
+  return <g class="watermark"><path d={known.map((line, i) => (i ? `H${x(line.at).toFixed(1)}V${at(line).toFixed(1)}` : `M${x(line.at).toFixed(1)} ${at(line).toFixed(1)}`)).join("")} /><title>{`complete up to ${clock(first.watermark!)} at first, ${clock(last.watermark!)} at last`}</title></g>;
 }
 
 function Ticks({ from, upTo, x, width, bottom }: { from: number; upTo: number; x: (millis: number) => number; width: number; bottom: number }) {
@@ -162,13 +164,14 @@ function Ticks({ from, upTo, x, width, bottom }: { from: number; upTo: number; x
   const found: number[] = [];
   for (let at = Math.ceil(from / step) * step; at <= upTo && found.length < 50; at += step) found.push(at);
   const label = (at: number): string => {
+    if (!likely(at)) return "";
     const text = new Date(at).toISOString();
     return step < SECOND ? text.slice(14, 23) : step < MINUTE ? text.slice(11, 19) : step < DAY ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(0, 10);
   };
   return <g aria-hidden="true">{found.map(at => <g key={at}><line class="tick" x1={x(at)} x2={x(at)} y1={TOP} y2={bottom} /><text class="tick-text" x={Math.min(Math.max(x(at), LEFT + 24), width - 46)} y={bottom + 17} text-anchor="middle">{label(at)}</text></g>)}</g>;
 }
 
-interface MarksProps { inside: Line[]; lanes: readonly string[]; x: (millis: number) => number; chosen: number | null; choose: (id: number | null) => void; onZoom: (from: number, upTo: number) => void; from: number; upTo: number; across: number }
+interface MarksProps { inside: Placed[]; lanes: readonly string[]; x: (millis: number) => number; chosen: number | null; choose: (id: number | null) => void; onZoom: (from: number, upTo: number) => void; from: number; upTo: number; across: number }
 
 /** Each snapshot as a dot; where there are too many, how many there are, as bars that zoom in. */
 function Marks({ inside, lanes, x, chosen, choose, onZoom, from, upTo, across }: MarksProps) {
@@ -177,7 +180,7 @@ function Marks({ inside, lanes, x, chosen, choose, onZoom, from, upTo, across }:
     const count = Math.max(20, Math.floor(across / 6)), step = (upTo - from) / count;
     const found = new Map<string, { lane: number; bin: number; count: number }>();
     for (const line of inside) {
-      const lane = lanes.indexOf(laneOf(line.kind)), bin = Math.min(count - 1, Math.floor((line.millis - from) / step)), key = `${lane}:${bin}`;
+      const lane = lanes.indexOf(laneOf(line.kind)), bin = Math.min(count - 1, Math.floor((line.at - from) / step)), key = `${lane}:${bin}`;
       const one = found.get(key);
       if (one) one.count++; else found.set(key, { lane, bin, count: 1 });
     }
@@ -190,7 +193,7 @@ function Marks({ inside, lanes, x, chosen, choose, onZoom, from, upTo, across }:
       return <rect key={`${one.lane}:${one.bin}`} class={`mark kind-${lanes[one.lane]}`} x={x(begin)} width={Math.max(3, x(begin + bins.step) - x(begin) - 1)} y={TOP + one.lane * LANE + 19 - height} height={height} rx={1.5} onClick={() => onZoom(begin - bins.step * 3, begin + bins.step * 4)}><title>{`${plural(one.count, lanes[one.lane]!)} from ${time(Math.round(begin))}`}</title></rect>;
     })}</g>;
   }
-  return <g>{inside.map(line => <circle key={line.stamp} class={`mark kind-${laneOf(line.kind)} ${line.id === chosen ? "chosen" : ""}`} cx={x(line.millis)} cy={TOP + lanes.indexOf(laneOf(line.kind)) * LANE + 10} r={line.id === chosen ? 7 : 5} onClick={() => choose(line.id === chosen ? null : line.id)}><title>{`#${line.id} ${line.kind}, ${time(line.millis)}, ${signed(line.added)} rows`}</title></circle>)}</g>;
+  return <g>{inside.map(line => <circle key={line.stamp} class={`mark kind-${laneOf(line.kind)} ${line.id === chosen ? "chosen" : ""}`} cx={x(line.at)} cy={TOP + lanes.indexOf(laneOf(line.kind)) * LANE + 10} r={line.id === chosen ? 7 : 5} onClick={() => choose(line.id === chosen ? null : line.id)}><title>{`#${line.id} ${line.kind}, ${time(line.millis)}, ${signed(line.added)} rows`}</title></circle>)}</g>;
 }
 
 function Detail({ line, prefix, place, close }: { line: Line; prefix: string; place: Place; close: () => void }) {
@@ -200,6 +203,13 @@ function Detail({ line, prefix, place, close }: { line: Line; prefix: string; pl
     ["time", time(line.millis)], ["rows", `${number(line.rows)} (${signed(line.added)})`], ["complete up to", line.watermark === null ? null : time(line.watermark)],
     ["job", line.job], ["code", line.code], ["run", line.run], ["engine", line.engine && `${line.engine}${line.batch === null ? "" : `, batch ${line.batch}`}`], ["commit user", line.user], ["schema", String(line.schema)],
   ];
+  if (line.kind === "damaged") return (
+    <Card title={`Snapshot ${line.id}`} aside={<button type="button" onClick={close} aria-label="Close">×</button>}>
+      <p>Its file cannot be read; the snapshots around it can.</p>
+      {all.failure && <Problem failure={all.failure} />}
+      <Command text={command("verify", place.table)} />
+    </Card>
+  );
   return (
     <Card title={`Snapshot ${line.id}`} aside={<button type="button" onClick={close} aria-label="Close">×</button>}>
       <p><Badge kind={`kind-${laneOf(line.kind)}`}>{line.kind}</Badge></p>

@@ -5,7 +5,9 @@ export interface Correction {
   number: number; outcome: string; tables: [string, string, number][]; made_millis: number;
   made_by: string | null; reason: string | null; undoes: number | null;
 }
-export interface Lake { tables: string[]; corrections: Correction[] }
+/** A file that could not be read, while all else is shown. */
+export interface Damage { what: string; message: string; hint: string | null; command: string | null }
+export interface Lake { tables: string[]; corrections: Correction[]; damaged: Damage[] }
 export interface Finding { why: string; command: string | null; points: number }
 export interface Line {
   id: number; kind: string; millis: number; rows: number | null; added: number | null; watermark: number | null;
@@ -33,20 +35,20 @@ export interface Column {
 export interface Tag { name: string; snapshot: number; millis: number; rows: number | null }
 export interface Savepoint { id: number; snapshot: number; millis: number; rows: number }
 export interface TableFacts {
-  name: string; uuid: string; location: string; schema_id: number; columns: Column[]; partition_keys: string[];
+  name: string; uuid: string; location: string; schema_id: number | null; columns: Column[]; partition_keys: string[];
   options: Record<string, string>; comment: string | null; watermark: string | null;
   snapshot: { id: number; kind: string; time_millis: number; rows: number | null; watermark: number | null; user: string } | null;
-  moment: string | null; files: number; bytes: number;
+  moment: string | null; files: number | null; bytes: number | null; damaged: Damage[];
   branches: string[]; tags: Tag[]; savepoints: Savepoint[];
   /** What goes before a snapshot's id to name it. */
   prefix: string;
 }
 export interface HealthFacts { score: number; small: number; snapshots: number; partitions: number; findings: Finding[] }
-export interface SchemaVersion { id: number; millis: number; changes: string[] }
+export interface SchemaVersion { id: number; millis: number | null; changes: string[]; damaged: string | null }
 export interface History { columns: string[]; rows: unknown[][]; more: boolean; prefix: string }
 export interface Rows { columns: string[]; types: string[]; rows: (string | null)[][]; more: boolean; moment: string | null }
 export interface Partitions { target: number; count: number; columns: string[]; rows: [string, number, number, number, number, number][]; sizes: { edges: number[]; files: number[] } }
-export interface Statistics { files: number; looked_at: number; rows: number; columns: { name: string; type: string; nulls: number | null; min: string | null; max: string | null }[] }
+export interface Statistics { files: number; looked_at: number; rows: number; columns: { name: string; type: string; nulls: number | null; min: string | null; max: string | null; shortened: { min: boolean; max: boolean } }[] }
 export interface Label { kind: string; name: string }
 export interface GraphNode {
   lane: number; from: number; to: number; kinds: Record<string, number>; millis: number; begun: number; rows: number | null;
@@ -58,7 +60,7 @@ export interface Operation {
 }
 export interface Graph {
   lanes: { name: string; role: string; column: number; own: number }[]; nodes: GraphNode[];
-  links: { kind: string; from: number; to: number; undone: boolean; branch: string }[]; operations: Operation[]; cut: boolean;
+  links: { kind: string; from: number; to: number; undone: boolean; branch: string }[]; operations: Operation[]; cut: boolean; damaged: Damage[];
 }
 export interface Diff {
   table: string; left: { name: string; snapshot: number | null }; right: { name: string; snapshot: number | null };
@@ -78,7 +80,7 @@ export interface Step {
 }
 export interface Correcting {
   plan: { table: string; taken_out: [number, number][]; taken_from: string[]; steps: Step[]; beside: string[]; warnings: string[]; name: string; done: boolean; took_millis: number | null };
-  tables: string[]; told: string[]; undo: { number: number; tables: string[] } | null; command: string;
+  tables: string[]; told: string[]; undo: { number: number; tables: string[] } | null; command: string; damaged: Damage[];
 }
 export interface Progress { what: string; table: string; tag: string; millis: number; tables: string[]; lines: string[]; exit: number | null; stopped: boolean }
 export interface Producer {

@@ -107,7 +107,8 @@ class TableLineage:
         unread = known.problems_of(self._context.name)
         if unread and not found:
             raise CorruptTableError(
-                f"lineage does not know who wrote to '{self._context.title}': {unread[0]}"
+                f"lineage does not know who wrote to '{self._context.title}': {unread[0]}",
+                hint="`verify` of the table tells what is damaged, `repair` makes it again where it can.",
             )
         return tuple(replace(one, problems=(*one.problems, *known.problems), unread=unread) for one in found)
 
@@ -136,7 +137,11 @@ class TableLineage:
                 unread = known.problems_of(self._context.name)
                 if not unread:
                     raise
-                raise NotFoundError(f"{error.message}; {unread[0]}", hint=error.hint) from error
+                raise NotFoundError(
+                    f"{error.message}; {unread[0]}",
+                    hint=error.hint
+                    or "`verify` of the table tells what is damaged, `repair` makes it again where it can.",
+                ) from error
 
     def _trace(self, question: _Question, snapshot: str | int | None, depth: int | None) -> Trace:
         with self._reading() as known:

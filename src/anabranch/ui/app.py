@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from anabranch.errors import (
     AlreadyExistsError,
@@ -52,7 +53,7 @@ _AT_ONCE: Final = 4
 def make_app(site: Site) -> Starlette:
     """Return the application for a warehouse; `anabranch.ui.guard.Guard` must stand in front of it."""
     workers, turns = anyio.CapacityLimiter(_AT_ONCE), anyio.Semaphore(_AT_ONCE)
-    streams = anyio.Semaphore(MOST_STREAMS)
+    streams = anyio.Semaphore(MOST_STREAMS, max_value=MOST_STREAMS)
 
     async def answer(request: Request) -> Response:
         name = request.path_params["name"]
@@ -73,15 +74,16 @@ def make_app(site: Site) -> Starlette:
         kind = "text/event-stream"
         if request.method == "HEAD":  # which nobody would end
             return Response(media_type=kind)
-        if not streams.value:
-            return _failure(503, "Busy", f"{MOST_STREAMS} pages are waiting for changes already")
-
-        async def watched() -> AsyncIterator[bytes]:
-            async with streams:  # here, since of who goes before it begins nothing is ever closed
-                async for event in _changes(site, names, request, workers):
-                    yield event
-
-        return StreamingResponse(watched(), media_type=kind)
+        try:
+            streams.acquire_nowait()  # whoever gets a stream has a place: nobody waits mute for one
+        except anyio.WouldBlock:
+            return _failure(
+                503,
+                "Busy",
+                f"{MOST_STREAMS} pages are waiting for changes already, so this one is not told of any",
+                "Close some of them; this one asks again by itself.",
+            )
+        return _Stream(_changes(site, names, request, workers), streams.release, media_type=kind)
 
     async def asset(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -101,6 +103,20 @@ def make_app(site: Site) -> Starlette:
     )
     app.router.redirect_slashes = False
     return app
+
+
+class _Stream(StreamingResponse):
+    """Events, and what is done when they end, however they do: of who goes before the first, nothing else is ever closed."""
+
+    def __init__(self, events: AsyncIterator[bytes], ended: Callable[[], None], *, media_type: str) -> None:
+        super().__init__(events, media_type=media_type)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 async def _body(request: Request) -> Mapping[str, Any]:

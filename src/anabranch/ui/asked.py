@@ -39,7 +39,7 @@ class Asked:
         return self._given.get(name, [])
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 1 << 62) -> int:
-        """Return a whole number, no greater than `most`. Raises `InvalidInputError`."""
+        """Return a whole number; one above `most` is taken for that. Raises `InvalidInputError`, also for one below `least`."""
         found = self.optional(name)
         if found is None:
             if default is None:
@@ -47,7 +47,18 @@ class Asked:
             return default
         if not found.isascii() or not found.isdigit() or len(found) > 19:
             raise InvalidInputError(f"'{name}' must be a whole number, not '{found[:40]}'")
-        return max(least, min(int(found), most))
+        if int(found) < least:
+            raise InvalidInputError(f"'{name}' must be at least {least}, not {int(found)}")
+        return min(int(found), most)
+
+    def check_only(self, known: Iterable[str]) -> None:
+        """Raise `InvalidInputError` naming arguments that are not among those known: they would have no effect."""
+        unknown = sorted(self._given.keys() - {*known})
+        if unknown:
+            raise InvalidInputError(
+                f"there is no argument '{unknown[0][:40]}' here",
+                hint=f"arguments there are: {', '.join(known) or 'none'}.",
+            )
 
     def flag(self, name: str) -> bool:
         """Return whether an argument is ``1``."""

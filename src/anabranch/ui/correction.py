@@ -13,8 +13,10 @@ from anabranch import CommitConflictError, InvalidInputError, Lake
 from anabranch.ui.actions import command
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import snapshot_prefix
+from anabranch.ui.lake_view import DAMAGED_GROUP
 from anabranch.ui.site import Site
 from anabranch.verbs.corrections import planned_correction
+from anabranch.verbs.legible import Unread
 
 if TYPE_CHECKING:
     from anabranch.table.grouping import GroupInfo
@@ -27,14 +29,15 @@ def plan(site: Site, asked: Asked) -> dict[str, Any]:
     from anabranch.cascade.telling import command_of, told_plan
 
     table, tag = asked.text("table"), asked.text("tag")
-    found = planned_correction(site.warehouse, table, tag, site.jobs)
-    group = _last_group(site.lake, table)
+    found, damaged = planned_correction(site.warehouse, table, tag, site.jobs), Unread(hint=DAMAGED_GROUP)
+    group = _last_group(site.lake, table, damaged)
     checked = [word for file in site.checks for word in ("--checks", file)]
     return {
         "plan": found.to_dict(),
         "tables": list(found.tables),
         "told": list(told_plan(found, site.jobs, checked)),
         "undo": None if group is None else {"number": group.number, "tables": _tables(group)},
+        "damaged": damaged.found,
         "command": command_of(found, site.jobs or ("FILE",), *checked),
     }
 
@@ -94,9 +97,17 @@ def _create_tag(site: Site, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": tag.name, "snapshot": tag.snapshot.id}
 
 
-def _last_group(lake: Lake, table: str) -> GroupInfo | None:
-    """Return the last replacement of this table together with others that was not taken back."""
-    groups = lake.groups()
+def _last_group(lake: Lake, table: str, damaged: Unread | None = None) -> GroupInfo | None:
+    """Return the last replacement of this table together with others that was not taken back.
+
+    Args:
+        lake: the warehouse.
+        table: one of the tables.
+        damaged: told of records that cannot be read, any of which may be the last: then it is None. Without it they raise.
+    """
+    groups = lake.groups(damaged)
+    if damaged is not None and damaged.found:
+        return None
     undone = {group.undoes for group in groups if group.outcome == "replaced"}
     standing = (
         group

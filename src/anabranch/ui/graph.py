@@ -10,16 +10,16 @@ from itertools import count
 from typing import Any, Final
 
 from anabranch import Snapshot
-from anabranch.system_tables import View, read_system_table
 from anabranch.ui.asked import Asked
-from anabranch.ui.history import Line, snapshot_prefix
+from anabranch.ui.history import DAMAGED, Line, snapshot_prefix
 from anabranch.ui.lanes import Lane, fill, lanes_of
 from anabranch.ui.site import Site
 from anabranch.verbs.branch_log import BranchOperation, made_by, recorded
+from anabranch.verbs.legible import Unread, legible_savepoints, visible_tags
 
 _UNFOLDED: Final = 6
 """Newest snapshots of a lane that stand alone, unless they are compactions."""
-_TELLING: Final = ("merge", "replace", "seal", "rollback", "overwrite")
+_TELLING: Final = ("merge", "replace", "seal", "rollback", "overwrite", DAMAGED)
 """Kinds that stand alone."""
 
 
@@ -37,12 +37,13 @@ class Node:
 def graph(site: Site, asked: Asked) -> dict[str, Any]:
     """Return lanes, nodes from the newest to the oldest, edges between them, and the log of operations."""
     main = site.open(asked.text("table"))
-    known = recorded(main)
-    lanes, ends = lanes_of(main, known)
+    unread = Unread(asked.text("table"))
+    known = recorded(main, unread)
+    lanes, ends = lanes_of(main, known, unread)
     is_cut = fill(site, lanes)
     operations = _told_operations([*known, *made_by(_replacing(lanes))])
     places = _Places(lanes)
-    labels = dict(_labels(lanes, places))
+    labels = dict(_labels(lanes, places, unread))
     marked = {*labels, *(lane.root for lane in lanes), *(lane.head for lane in lanes)}
     links = list(_links(operations, ends, places))
     marked |= {end for link in links for end in (link["from"], link["to"])}
@@ -65,6 +66,7 @@ def graph(site: Site, asked: Asked) -> dict[str, Any]:
         ],
         "operations": operations,
         "cut": is_cut,
+        "damaged": unread.found,
     }
 
 
@@ -123,7 +125,7 @@ class _Places:
         return None if number is None else self._kinds.get((number, kind))
 
 
-def _labels(lanes: list[Lane], places: _Places) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _labels(lanes: list[Lane], places: _Places, unread: Unread) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the names of snapshots: heads of branches, tags, savepoints."""
     found: dict[str, list[dict[str, Any]]] = {}
 
@@ -137,16 +139,10 @@ def _labels(lanes: list[Lane], places: _Places) -> Iterator[tuple[str, list[dict
     for lane in lanes:
         put(lane.head, lane.role, lane.name)
     for lane in lanes:
-        view = View(lane.table.context, None, lane.table.schema)
-        for row in read_system_table(view, "tags", ["tag_name", "stamp"]).to_pylist():
-            put(row["stamp"], "tag", row["tag_name"])
-        saved = read_system_table(view, "savepoints", ["savepoint_id", "saved_snapshot_id"]).to_pylist()
-        for row in saved:
-            put(
-                places.of(lane.uuid, row["saved_snapshot_id"]),
-                "savepoint",
-                f"savepoint.{row['savepoint_id']}",
-            )
+        for tag in visible_tags(lane.table, unread):
+            put(tag.snapshot.stamp, "tag", tag.name)
+        for saved in legible_savepoints(lane.table, unread):
+            put(places.of(lane.uuid, saved.saved_snapshot_id), "savepoint", f"savepoint.{saved.id}")
     yield from found.items()
 
 

@@ -6,14 +6,17 @@ import json
 import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from anabranch import Snapshot, Table
-from anabranch.ui.side_by_side import side_by_side
+from anabranch import AnabranchError, CorruptTableError, Snapshot, Table
+from anabranch.verbs.parallel import each
 
 _SAMPLE = 240
 """Snapshots that a trend is drawn from."""
+_TRIED_AGAIN = 20
+"""Damaged snapshots that are looked at again whenever the page asks: somebody may have mended them."""
 _MOST_LINES = 150_000
 """Lines kept, of all branches together: about 60 MB."""
 
@@ -23,7 +26,7 @@ class Line(NamedTuple):
 
     id: int
     kind: str
-    """The kind of its commit, or what ours say more exactly: ``merge``, ``replace``, ``seal``, ``fence``, ``rollback``."""
+    """The kind of its commit, or what ours say more exactly: ``merge``, ``replace``, ``seal``, ``fence``, ``rollback``; or `DAMAGED`."""
     millis: int
     rows: int | None
     added: int | None
@@ -39,6 +42,8 @@ class Line(NamedTuple):
 
 
 COLUMNS = Line._fields
+DAMAGED: Final = "damaged"
+"""Kind of a snapshot that cannot be read; its time is that of the one above it, and all else is not known."""
 
 
 class History:
@@ -85,22 +90,37 @@ class History:
 
     def _begin(self, table: Table) -> None:
         """Put what was committed since on top; begin anew where history was rewritten."""
-        head = table.snapshot
+        head, above = newest(table)
         if head is None:
             self._lines, self._last, self._is_whole = [], None, True
             return
         self._forget_expired(table)
         if self._lines and self._lines[0].stamp == head.stamp:
+            if not self._mend(table):
+                self._begin_at(head)
             return
-        known = {line.id: line.stamp for line in self._lines[:1]}
-        young: list[Line] = []
-        if self._lines and head.id > self._lines[0].id:
-            for snapshot in table.context.snapshots.down_to(head, self._lines[0].id):
-                if known.get(snapshot.id) == snapshot.stamp:
-                    self._lines[:0] = young
-                    return
-                young.append(line_of(snapshot))
-        self._lines, self._last, self._is_whole = [line_of(head)], head, head.id == 1
+        if self._lines and head.id > self._lines[0].id and not above:
+            lines, _ = _below(table, head, self._lines[0].id)
+            if lines and lines[-1].stamp == self._lines[0].stamp:
+                self._lines[:0] = [line_of(head), *lines[:-1]]
+                return
+        self._begin_at(head, above)
+
+    def _begin_at(self, head: Snapshot, above: Iterable[Line] = ()) -> None:
+        self._lines, self._last, self._is_whole = [*above, line_of(head)], head, head.id == 1
+
+    def _mend(self, table: Table) -> bool:
+        """Look again at snapshots that could not be read; False if one is gone, and history ends above it."""
+        places = (place for place, line in enumerate(self._lines) if line.kind == DAMAGED)
+        for place in islice(places, _TRIED_AGAIN):
+            try:
+                found = table.context.snapshots.find(self._lines[place].id)
+            except AnabranchError:
+                continue
+            if found is None:
+                return False
+            self._lines[place] = line_of(found)
+        return True
 
     def _forget_expired(self, table: Table) -> None:
         """Leave out snapshots that are gone: expiry takes the oldest."""
@@ -118,13 +138,59 @@ class History:
         last = self._last
         if most <= 0 or last is None or self._is_whole:
             return
-        older = islice(table.context.snapshots.down_to(last, last.id - most), 1, None)
-        found = 0
-        for snapshot in older:
-            self._lines.append(line_of(snapshot))
-            self._last = snapshot
-            found += 1
-        self._is_whole = found < most or (self._last is not None and self._last.id == 1)
+        reached = self._lines[-1].id
+        below, self._last = _below(table, last, reached - most)
+        older = [line for line in below if line.id < reached]
+        self._lines += older
+        self._is_whole = len(older) < most or self._lines[-1].id == 1
+
+
+def newest(table: Table) -> tuple[Snapshot | None, list[Line]]:
+    """Return the newest snapshot that can be read, and the lines of those above it."""
+    try:
+        return table.snapshot, []
+    except CorruptTableError:
+        table.tags()  # raises where it is not known which branch is main
+        damaged = []
+        for number in reversed(table.context.snapshots.ids()):
+            try:
+                found = table.context.snapshots.find(number)
+            except CorruptTableError:
+                damaged.append(number)
+                continue
+            if found is not None:
+                return found, [_damaged(table, number, found.time_millis) for number in damaged]
+        raise
+
+
+def _below(table: Table, newest: Snapshot, lowest: int) -> tuple[list[Line], Snapshot]:
+    """Return the lines below a snapshot, newest first, down to an id or the first gap, and the last that could be read."""
+    damaged = dict[int, AnabranchError]()
+    lines, last = [], newest
+    for snapshot in islice(table.context.snapshots.down_to(newest, lowest, damaged.__setitem__), 1, None):
+        between = range(last.id - 1, snapshot.id, -1)
+        lines += [*(_damaged(table, number, last.time_millis) for number in between), line_of(snapshot)]
+        last = snapshot
+    number = last.id - 1
+    while number in damaged:  # at the end of history, or of this portion of it
+        lines.append(_damaged(table, number, last.time_millis))
+        number -= 1
+    return lines, last
+
+
+def _damaged(table: Table, number: int, millis: int) -> Line:
+    """Return the line of a snapshot that cannot be read."""
+    stamp = f"{DAMAGED} {table.context.layout.snapshot_path(number)}"
+    nothing = {
+        "rows": None,
+        "added": None,
+        "watermark": None,
+        "job": None,
+        "code": None,
+        "run": None,
+        "engine": None,
+    }
+    return Line(number, DAMAGED, millis, **nothing, schema=0, user="", batch=None, stamp=stamp)
 
 
 class Histories:
@@ -153,15 +219,21 @@ def sampled(table: Table, most: int = _SAMPLE) -> list[Line]:
         table: the branch.
         most: at most so many, at least two.
     """
-    head = table.snapshot
+    head, _ = newest(table)
     if head is None:
         return []
     snapshots = table.context.snapshots
     reach = head.id - (snapshots.earliest_id() or head.id)
     steps = min(most - 1, reach)
     ids = [head.id - reach + reach * step // steps for step in range(steps)] if steps else []
-    found = side_by_side(snapshots.find, ids)
-    return [*(line_of(one) for one in found if one is not None), line_of(head)]
+
+    def find(number: int) -> Snapshot | None:
+        try:
+            return snapshots.find(number)
+        except AnabranchError:  # which the history tells
+            return None
+
+    return [*(line_of(one) for one in each(find, ids) if one is not None), line_of(head)]
 
 
 def line_of(snapshot: Snapshot) -> Line:

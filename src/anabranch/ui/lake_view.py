@@ -11,13 +11,19 @@ from anabranch.jobs.records import behind, jobs_of_lake
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import line_of, other_branches
 from anabranch.ui.lineage_view import lineage_of
-from anabranch.ui.side_by_side import side_by_side
 from anabranch.ui.site import Site, stamp
+from anabranch.verbs.legible import Unread
+from anabranch.verbs.parallel import each
 
 _MOST_TABLES = 60
 """Tables whose facts one request gives."""
 _LAST = 20
 """Corrections shown."""
+DAMAGED_GROUP = (
+    "Put the file back from a copy of the warehouse. The tables that were replaced together are read as it was decided: "
+    "each has a copy of the decision, which `anabranch verify` of the table looks at."
+)
+"""What to do about a damaged record of tables that were replaced together."""
 
 
 def about(site: Site, asked: Asked) -> dict[str, Any]:
@@ -34,20 +40,21 @@ def about(site: Site, asked: Asked) -> dict[str, Any]:
 
 
 def lake(site: Site, asked: Asked) -> dict[str, Any]:
-    """Return the names of all tables, and the last corrections."""
-    bases = site.lake.databases()
-    names = side_by_side(site.lake.tables, bases)
-    groups = sorted(site.lake.groups(), key=lambda group: group.number)[-_LAST:]
+    """Return the names of all tables, the last corrections, and which of their records cannot be read."""
+    bases, damaged = site.lake.databases(), Unread(hint=DAMAGED_GROUP)
+    names = each(site.lake.tables, bases)
+    groups = sorted(site.lake.groups(damaged), key=lambda group: group.number)[-_LAST:]
     return {
         "tables": [f"{base}.{name}" for base, found in zip(bases, names, strict=True) for name in found],
         "corrections": [asdict(group) for group in reversed(groups)],
+        "damaged": damaged.found,
     }
 
 
 def facts(site: Site, asked: Asked) -> dict[str, Any]:
     """Return facts of some tables, by name; of one that cannot be read, why."""
     names = list(asked.texts("name"))[:_MOST_TABLES]
-    return dict(zip(names, side_by_side(lambda name: _facts(site, name), names), strict=True))
+    return dict(zip(names, each(lambda name: _facts(site, name), names), strict=True))
 
 
 def _facts(site: Site, name: str) -> dict[str, Any]:

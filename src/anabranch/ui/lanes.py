@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from anabranch import AnabranchError, Table
-from anabranch.ui.history import Line
+from anabranch import AnabranchError, NotFoundError, Table
+from anabranch.ui.history import DAMAGED, Line, newest
 from anabranch.ui.site import Site
 from anabranch.verbs.branch_log import BranchOperation
+from anabranch.verbs.legible import Unread
 
 _DEEPEST: Final = 20_000
 """Snapshots of main that are read to find where a branch began."""
@@ -33,12 +34,14 @@ class Lane:
     head: str | None = None
 
 
-def lanes_of(main: Table, operations: Iterable[BranchOperation]) -> tuple[list[Lane], dict[str, str]]:
+def lanes_of(
+    main: Table, operations: Iterable[BranchOperation], unread: Unread
+) -> tuple[list[Lane], dict[str, str]]:
     """Return main, its branches, and former mains that are still there; and the stamps at which former mains end.
 
-    A branch that was main for a while is one lane, whatever names lead to it.
+    A branch that was main for a while is one lane, whatever names lead to it. `unread` is told of damaged ones, which
+    are left out.
     """
-    _ = main.snapshot
     found = [Lane("main", "main", main.branch_uuid, main)]
     ends = {}
     generations = {
@@ -49,8 +52,11 @@ def lanes_of(main: Table, operations: Iterable[BranchOperation]) -> tuple[list[L
         for name in names:
             try:
                 table = main.branch(name)
-                head = table.snapshot
-            except AnabranchError:  # deleted, dropped, or half created
+                head, _ = newest(table)
+            except NotFoundError:  # deleted, dropped, or half created
+                continue
+            except AnabranchError as error:
+                unread(f"branch '{name}'", error)
                 continue
             if role == "former" and head is not None:
                 ends[name] = head.stamp
@@ -64,21 +70,26 @@ def fill(site: Site, lanes: list[Lane]) -> bool:
     main = lanes[0]
     forks = [lane.table.context.fork for lane in lanes]
     oldest = min((fork.snapshot.id for fork in forks if fork is not None), default=None)
-    head = main.table.snapshot
+    head, _ = newest(main.table)
     if head is None:
         return False
     least = head.id - _RECENT if oldest is None else min(oldest, head.id - _RECENT)
     least = max(1, least, head.id - _DEEPEST)
     main.lines = list(site.histories.of(main.table).down_to(main.table, least))
-    main.head = head.stamp
+    main.head = main.lines[0].stamp
     known = {line.stamp for line in main.lines}
+    damaged = {line.id: line.stamp for line in main.lines if line.kind == DAMAGED}
     for lane, fork in zip(lanes[1:], forks[1:], strict=True):
         history = site.histories.of(lane.table)
         lines = history.down_to(lane.table, max(1, least if fork is None else fork.snapshot.id))
         lane.head = lines[0].stamp if lines else None
         for line in lines:
-            if line.stamp in known:
-                lane.root = line.stamp
+            begins = line.stamp
+            if fork is not None and line.id == fork.snapshot.id and begins not in known:
+                # One of its two files cannot be read: the record of the branch says that they are the same snapshot.
+                begins = damaged.get(line.id, fork.snapshot.stamp)
+            if begins in known:
+                lane.root = begins
                 break
             lane.lines.append(line)
         known |= {line.stamp for line in lane.lines}

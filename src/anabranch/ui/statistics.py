@@ -10,6 +10,7 @@ from typing import Any
 from anabranch import Table
 from anabranch.system_tables import View, read_system_table
 from anabranch.ui.cells import cell
+from anabranch.verbs.legible import shortened_texts
 
 _MOST_FILES = 2_000
 """Files whose statistics are looked at."""
@@ -19,13 +20,16 @@ _NUMERIC = ("DECIMAL",)
 
 
 def column_statistics(view: Table) -> dict[str, Any]:
-    """Return nulls, least and greatest value of each column; a value is None where a file does not say it."""
+    """Return nulls, least and greatest value of each column; a value is None where a file does not say it.
+
+    Of long texts files keep only the beginning: such a bound is no value of the column, and is said to be shortened.
+    """
     at = View(view.context, view.snapshot, view.schema, pinned=view.moment is not None)
     files = read_system_table(at, "files", ["record_count", *_COLUMNS])
     looked_at = files.slice(0, _MOST_FILES)
     parsed = [[json.loads(text or "{}") for text in looked_at[name].to_pylist()] for name in _COLUMNS]
     counts = looked_at["record_count"].to_pylist()
-    columns = []
+    columns, kept = [], shortened_texts(view)
     for field in view.schema.fields:
         nulls, least, greatest = ([one.get(field.name) for one in side] for side in parsed)
         # A file that says no bound may hold anything, unless it holds nothing but nulls.
@@ -37,17 +41,19 @@ def column_statistics(view: Table) -> dict[str, Any]:
             for side in (least, greatest)
         ]
         is_number = field.type.spelling.startswith(_NUMERIC)
+        low, high = (
+            _extreme(side, is_number=is_number, greatest=is_greatest) if all(said) else None
+            for side, said, is_greatest in ((least, is_said[0], False), (greatest, is_said[1], True))
+        )
+        length = kept.get(field.name)
         columns.append(
             {
                 "name": field.name,
                 "type": field.type.spelling,
                 "nulls": sum(nulls) if nulls and all(n is not None for n in nulls) else None,
-                "min": cell(_extreme(least, is_number=is_number, greatest=False))
-                if all(is_said[0])
-                else None,
-                "max": cell(_extreme(greatest, is_number=is_number, greatest=True))
-                if all(is_said[1])
-                else None,
+                "min": cell(low),
+                "max": cell(high),
+                "shortened": {"min": _is_shortened(low, length), "max": _is_shortened(high, length)},
             }
         )
     return {
@@ -56,6 +62,11 @@ def column_statistics(view: Table) -> dict[str, Any]:
         "rows": sum(files["record_count"].to_pylist()),
         "columns": columns,
     }
+
+
+def _is_shortened(bound: Any, length: int | None) -> bool:
+    """Return whether a bound may be only as much of a text as files keep; a text of exactly that length is not told apart."""
+    return length is not None and isinstance(bound, str) and len(bound) >= length
 
 
 def _extreme(values: Iterable[Any], *, is_number: bool, greatest: bool) -> Any:

@@ -19,6 +19,7 @@ from anabranch.ui.cells import cell
 from anabranch.ui.history import COLUMNS, other_branches, sampled, snapshot_prefix
 from anabranch.ui.site import Site, stamp
 from anabranch.ui.statistics import column_statistics
+from anabranch.verbs.legible import Unread, legible_savepoints, legible_schemas, visible_tags
 from anabranch.verbs.tables import describe_table, phrases, shown_options
 
 _MOST_LINES = 2_000
@@ -30,13 +31,16 @@ _SMALL_TENTHS = 7
 
 def table(site: Site, asked: Asked) -> dict[str, Any]:
     """Return what a table, branch or moment of it is."""
-    view = site.table(asked)
-    found = site.kept_for_good(
-        ("table", view.name, str(view.moment), stamp(view)), lambda: asdict(describe_table(view))
-    )
+    view, unread = site.table(asked), Unread(asked.text("table"))
+    try:
+        key = ("table", view.name, str(view.moment), stamp(view))
+        found = site.kept_for_good(key, lambda: asdict(describe_table(view)))
+    except AnabranchError:  # told is what can be read all the same
+        found = asdict(describe_table(view, unread))
     names = ("uuid", "location", "schema_id", "columns", "partition_keys", "options", "comment", "watermark")
     told = {name: found[name] for name in (*names, "snapshot", "moment", "files", "bytes")}
-    return {"name": view.name, **told, "options": shown_options(told["options"]), **_refs(site, asked)}
+    told |= {"options": shown_options(told["options"]), **_refs(site, asked, unread)}
+    return {"name": view.name, **told, "damaged": unread.found}
 
 
 def health(site: Site, asked: Asked) -> dict[str, Any]:
@@ -52,32 +56,50 @@ def health(site: Site, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _refs(site: Site, asked: Asked) -> dict[str, Any]:
+def _refs(site: Site, asked: Asked, unread: Unread) -> dict[str, Any]:
     """Return names that a moment can be asked for by."""
     main, now = site.open(asked.text("table")), site.open(asked.text("table"), asked.optional("branch"))
-    _ = main.snapshot  # it follows main
-    tags = _system(now, "tags", ["tag_name", "snapshot_id", "commit_time", "record_count"])
-    saved = _system(now, "savepoints", ["savepoint_id", "saved_snapshot_id", "save_time", "record_count"])
+    tags, saved = visible_tags(now, unread), legible_savepoints(now, unread)
     return {
         "prefix": snapshot_prefix(now),
         "branches": ["main", *other_branches(main)],
         "tags": [
-            {"name": row[0], "snapshot": row[1], "millis": int(row[2].timestamp() * 1000), "rows": row[3]}
-            for row in tags
+            {
+                "name": tag.name,
+                "snapshot": tag.snapshot.id,
+                "millis": tag.snapshot.time_millis,
+                "rows": tag.snapshot.total_record_count,
+            }
+            for tag in tags
         ],
-        "savepoints": [dict(zip(("id", "snapshot", "millis", "rows"), row, strict=True)) for row in saved],
+        "savepoints": [
+            {
+                "id": one.id,
+                "snapshot": one.saved_snapshot_id,
+                "millis": one.save_time,
+                "rows": one.record_count,
+            }
+            for one in saved
+        ],
     }
 
 
 def schemas(site: Site, asked: Asked) -> list[dict[str, Any]]:
     """Return the versions of the schema, newest first, each with what it changed."""
-    versions = site.table(asked).schemas()
-    found = [
-        {"id": new.id, "millis": new.time_millis, "changes": phrases(old, new)}
-        for old, new in pairwise(versions)
-    ]
-    first = [{"id": one.id, "millis": one.time_millis, "changes": ["created"]} for one in versions[:1]]
-    return [*first, *found][::-1]
+    view = site.table(asked)
+    found: list[dict[str, Any]] = []
+    last = None
+    for number, version in legible_schemas(view):
+        if isinstance(version, AnabranchError):
+            found.append({"id": number, "millis": None, "changes": [], "damaged": version.message})
+            continue
+        if last is not None:
+            changes = phrases(last, version)
+        else:
+            changes = ["what it changed is not known"] if found else ["created"]
+        found.append({"id": number, "millis": version.time_millis, "changes": changes, "damaged": None})
+        last = version
+    return found[::-1]
 
 
 def history(site: Site, asked: Asked) -> dict[str, Any]:
@@ -195,7 +217,3 @@ def _system_frame(view: Table, name: str, columns: list[str]) -> pl.DataFrame:
     )
     assert isinstance(found, pl.DataFrame), "a table becomes a frame"
     return found
-
-
-def _system(view: Table, name: str, columns: list[str]) -> list[tuple[Any, ...]]:
-    return _system_frame(view, name, columns).rows()

@@ -7,15 +7,20 @@ from collections.abc import Iterable
 from anabranch.format.records.branch_end import BranchOperation
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.branches.operations import operation_of_commit, operations
+from anabranch.kernel.log.unread import Unread
 from anabranch.table import Table
 
 __all__ = ["BranchOperation", "made_by", "recorded"]
 
 
-def recorded(table: Table) -> list[BranchOperation]:
-    """Return the operations that left records of their own; not replacements that were made as commits."""
-    _ = table.snapshot  # a view of main follows it
-    return operations(table.context, of_commits=False)
+def recorded(table: Table, unread: Unread) -> list[BranchOperation]:
+    """Return the operations that left records of their own; not replacements that were made as commits.
+
+    Args:
+        table: main.
+        unread: told of damaged records, which are left out.
+    """
+    return operations(table.context, of_commits=False, unread=unread)
 
 
 def made_by(snapshots: Iterable[Snapshot]) -> list[BranchOperation]:

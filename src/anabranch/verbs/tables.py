@@ -19,6 +19,7 @@ from anabranch.verbs.verb import Group, argument, option, verb
 if TYPE_CHECKING:
     from anabranch.format.records.snapshot import Snapshot
     from anabranch.format.schema.table_schema import TableSchema
+    from anabranch.kernel.log.unread import Unread
     from anabranch.table import Table
 
 TABLES: Group = "Tables and rows"
@@ -79,7 +80,8 @@ class TableInfo:
     name: str
     location: str
     uuid: str
-    schema_id: int
+    schema_id: int | None
+    """This, columns, keys, options and comment are without content where the schema cannot be read."""
     columns: tuple[ColumnInfo, ...]
     partition_keys: tuple[str, ...]
     options: Mapping[str, str]
@@ -87,8 +89,8 @@ class TableInfo:
     snapshot: SnapshotInfo | None
     moment: str | None
     """The resolved moment in the past; None for the newest state."""
-    files: int
-    bytes: int
+    files: int | None
+    bytes: int | None
     tags: tuple[str, ...]
     branches: tuple[str, ...]
     watermark: str | None
@@ -119,27 +121,36 @@ def columns_of(schema: TableSchema) -> tuple[ColumnInfo, ...]:
     )
 
 
-def describe_table(table: Table) -> TableInfo:
-    """Return all facts about a table as one value. Reads its manifests."""
+def describe_table(table: Table, unread: Unread | None = None) -> TableInfo:
+    """Return all facts about a table as one value. Reads its manifests.
+
+    Args:
+        table: the view.
+        unread: told of what is damaged; the facts that depend on it are None. Without it that raises.
+    """
     from anabranch.format.schema.watermark import watermark_definition
+    from anabranch.kernel.log.unread import tried
     from anabranch.options import TABLE_UUID
 
-    schema, plan, snapshot = table.schema, table.scan().plan(), table.snapshot
-    definition = watermark_definition(schema)
+    schema = tried("the newest schema", lambda: table.schema, unread)
+    snapshot = tried("the newest snapshot", lambda: table.snapshot, unread)
+    plan = tried("the list of files", lambda: table.scan().plan(), unread)
+    definition = None if schema is None else watermark_definition(schema)
+    options = {} if schema is None else schema.options
     return TableInfo(
         name=table.name,
         location=table.context.storage.url,
         uuid=table.table_uuid,
-        schema_id=schema.id,
-        columns=columns_of(schema),
-        partition_keys=tuple(schema.partition_keys),
-        options={key: value for key, value in sorted(schema.options.items()) if key != TABLE_UUID.key},
-        comment=schema.comment,
+        schema_id=None if schema is None else schema.id,
+        columns=() if schema is None else columns_of(schema),
+        partition_keys=() if schema is None else tuple(schema.partition_keys),
+        options={key: value for key, value in sorted(options.items()) if key != TABLE_UUID.key},
+        comment=None if schema is None else schema.comment,
         snapshot=None if snapshot is None else SnapshotInfo.of(snapshot),
         moment=None if table.moment is None else str(table.moment),
-        files=plan.files.height,
-        bytes=plan.report.bytes,
-        tags=tuple(table.tags()),
+        files=None if plan is None else plan.files.height,
+        bytes=None if plan is None else plan.report.bytes,
+        tags=tuple(tried("the tags", table.tags, unread) or ()),
         branches=tuple(table.branches()),
         watermark=None if definition is None else definition.expression,
     )

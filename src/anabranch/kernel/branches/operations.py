@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.branch_end import (
@@ -20,42 +21,44 @@ from anabranch.format.records.branch_end import (
 )
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.layout import BRANCH_FOLDER, MAIN_BRANCH
-from anabranch.format.records.main_pointer import MainPointer
+from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.audit_log import audits
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.commits import own_commits
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_by_uuid, main_of
-from anabranch.kernel.log.main_pointer import find_release, replacements
+from anabranch.kernel.log.main_pointer import find_pointer, find_release, numbers, replacements
 from anabranch.kernel.log.merge_record import merge_log
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.replacement_facts import replace_facts
+from anabranch.kernel.log.unread import Unread, tried
 
 _LOG = logging.getLogger(__name__)
 
 
-def operations(context: TableContext, *, of_commits: bool = True) -> list[BranchOperation]:
+def operations(
+    context: TableContext, *, of_commits: bool = True, unread: Unread | None = None
+) -> list[BranchOperation]:
     """Return all known operations on the table's branches, newest first.
 
     Args:
         context: the table.
         of_commits: include replacements that were made as commits, for which all snapshots of main are read.
-
-    Raises `CorruptTableError`.
+        unread: told of damaged records, which are left out. Without it they raise `CorruptTableError`.
     """
     branches = [context.on_branch(None), *map(context.on_branch, branch_names(context))]
     found = [
         o
-        for of_branch in each(lambda branch: [*_of_branch(branch)], branches, at=context.storage)
+        for of_branch in each(lambda branch: [*_of_branch(branch, unread)], branches, at=context.storage)
         for o in of_branch
     ]
-    there = {branch.branch_uuid for branch in branches[1:] if branch.fork is not None}
-    for ended in each(lambda path: _find_deleted(context, path), _deleted_paths(context)):
+    there = {uuid for branch in branches[1:] if (uuid := _uuid_if_forked(branch, unread)) is not None}
+    for ended in each(lambda path: _find_deleted(context, path, unread), _deleted_paths(context)):
         # An unfinished deletion has its record already.
         found += [o for o in ended if o.branch_uuid not in there]
-    for pointer in replacements(context):
-        found += _of_replacement(context, pointer)
+    for pointer in _replacements(context, unread):
+        found += _of_replacement(context, pointer, unread)
     for uuid in _mains(context) if of_commits else ():
         found += _of_commits(context, uuid)
     return sorted(found, key=lambda o: (o.time_millis, o.branch, o.operation), reverse=True)
@@ -92,10 +95,18 @@ def _readable_of(branch: TableContext) -> Iterator[BranchOperation]:
         _LOG.warning("not all of what was done with '%s' is known: %s", branch.title, error)
 
 
-def _of_branch(branch: TableContext) -> Iterator[BranchOperation]:
+def _uuid_if_forked(branch: TableContext, unread: Unread | None) -> str | None:
+    """Return the identity of a branch of ours; None of one that another engine made, or whose record is damaged."""
+    fork = tried(f"branch '{branch.branch}'", lambda: branch.fork, unread)
+    return None if fork is None else fork.branch_uuid
+
+
+def _of_branch(branch: TableContext, unread: Unread | None = None) -> Iterator[BranchOperation]:
     """Yield the operations recorded in a branch's folder, oldest first."""
-    name, uuid = branch.branch or MAIN_BRANCH, branch.branch_uuid
-    fork = branch.fork
+    uuid = tried(f"branch '{branch.branch}'", lambda: branch.branch_uuid, unread)
+    if uuid is None:
+        return
+    name, fork = branch.branch or MAIN_BRANCH, branch.fork
     if fork is not None:
         yield BranchOperation(
             fork.created_millis,
@@ -107,7 +118,7 @@ def _of_branch(branch: TableContext) -> Iterator[BranchOperation]:
             fork.created_by,
             {"tag": fork.tag, "timeRetainedMillis": fork.time_retained},
         )
-    for number, record in audits(branch):
+    for number, record in audits(branch, unread):
         failed = [check.name for check in record.checks if not check.passed]
         yield BranchOperation(
             record.created_millis,
@@ -120,11 +131,11 @@ def _of_branch(branch: TableContext) -> Iterator[BranchOperation]:
             {"audit": number, "checks": record.name, "passed": record.passed, "failed": failed},
         )
     if fork is not None:
-        yield from _merges(branch, name)
+        yield from _merges(branch, name, unread)
 
 
-def _merges(branch: TableContext, name: str) -> Iterator[BranchOperation]:
-    log = merge_log(branch)
+def _merges(branch: TableContext, name: str, unread: Unread | None) -> Iterator[BranchOperation]:
+    log = merge_log(branch, unread)
     for number, record in log.records.items():
         end = log.ends.get(number)
         if end is None:
@@ -141,7 +152,20 @@ def _merges(branch: TableContext, name: str) -> Iterator[BranchOperation]:
         )
 
 
-def _of_replacement(context: TableContext, pointer: MainPointer) -> Iterator[BranchOperation]:
+def _replacements(context: TableContext, unread: Unread | None) -> list[MainPointer]:
+    """Return the completed replacements, oldest first."""
+    if unread is None:
+        return replacements(context)
+    found = [
+        tried(f"replacement {number} of main", partial(find_pointer, context, number), unread)
+        for number in numbers(context, MAIN_PREFIX)
+    ]
+    return [pointer for pointer in found if pointer is not None and pointer.replaced is not None]
+
+
+def _of_replacement(
+    context: TableContext, pointer: MainPointer, unread: Unread | None
+) -> Iterator[BranchOperation]:
     replaced = pointer.replaced
     assert replaced is not None, "those that came to nothing are left out"
     yield BranchOperation(
@@ -161,7 +185,8 @@ def _of_replacement(context: TableContext, pointer: MainPointer) -> Iterator[Bra
             **({} if pointer.group is None else {"group": pointer.group}),
         },
     )
-    release = find_release(context, pointer.generation)
+    what = f"what became of the main before replacement {pointer.generation}"
+    release = tried(what, partial(find_release, context, pointer.generation), unread)
     if release is not None and release.what == "drop":
         old = replaced.old
         details = {"generation": pointer.generation}
@@ -215,8 +240,10 @@ def _deleted_paths(context: TableContext) -> list[str]:
     return [info.path for info in infos if info.path.rpartition("/")[2].startswith(DELETED_PREFIX)]
 
 
-def _find_deleted(context: TableContext, path: str) -> tuple[BranchOperation, ...]:
+def _find_deleted(context: TableContext, path: str, unread: Unread | None) -> tuple[BranchOperation, ...]:
     try:
-        return operations_from_json(context.storage.get(path), path=path)
+        content = context.storage.get(path)
     except NotFoundError:
         return ()
+    what = f"record {path} of a deleted branch"
+    return tried(what, lambda: operations_from_json(content, path=path), unread) or ()

@@ -6,6 +6,7 @@ from anabranch.format.records.audit import AUDIT_PREFIX, AuditRecord
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.unread import Unread, tried
 
 
 def record_audit(branch: TableContext, record: AuditRecord) -> int:
@@ -16,10 +17,19 @@ def record_audit(branch: TableContext, record: AuditRecord) -> int:
     return number
 
 
-def audits(branch: TableContext) -> list[tuple[int, AuditRecord]]:
-    """All audits of the branch with their numbers, oldest first. Raises `CorruptTableError`."""
+def audits(branch: TableContext, unread: Unread | None = None) -> list[tuple[int, AuditRecord]]:
+    """All audits of the branch with their numbers, oldest first.
+
+    Args:
+        branch: the branch.
+        unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
+    """
+
+    def find(number: int) -> AuditRecord | None:
+        return tried(f"audit {number} of '{branch.title}'", lambda: _find(branch, number), unread)
+
     numbers = _numbers(branch)
-    found = each(lambda number: _find(branch, number), numbers, at=branch.storage)
+    found = each(find, numbers, at=branch.storage)
     pairs = zip(numbers, found, strict=True)
     # A folder may hold records of a branch of the same name that was there before.
     return [(n, r) for n, r in pairs if r is not None and r.snapshot.branch_uuid == branch.branch_uuid]

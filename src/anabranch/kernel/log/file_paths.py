@@ -63,7 +63,9 @@ def odd_files(context: TableContext, frame: pl.DataFrame, schema: TableSchema) -
     if frame.height == 0:
         return pl.DataFrame(schema={"path": pl.String, "file_size": pl.Int64, "there": pl.Int64})
     folders = bucket_folders(frame, schema)
-    wanted = pl.DataFrame({"path": folders + "/" + frame["file_name"], "file_size": frame["file_size"].cast(pl.Int64)})
+    wanted = pl.DataFrame(
+        {"path": folders + "/" + frame["file_name"], "file_size": frame["file_size"].cast(pl.Int64)}
+    )
     listed = [*folders.unique()]
 
     def sizes(folder: str) -> list[tuple[str, int]]:

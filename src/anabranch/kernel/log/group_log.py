@@ -32,10 +32,13 @@ def find_group_decision(context: TableContext, proposed: MainPointer) -> GroupDe
     """
     assert proposed.group is not None, "it belongs to a group"
     own = _own_path(context, proposed.generation)
+    damage: CorruptTableError | None = None
     try:
         return GroupDecision.from_json(context.storage.get(own), path=own)
     except NotFoundError:
         pass
+    except CorruptTableError as error:  # the warehouse's own record says the same
+        damage = error
     if context.groups is not None:
         decision = find_decision(context.groups, proposed.group)
         if decision is None:
@@ -43,8 +46,10 @@ def find_group_decision(context: TableContext, proposed: MainPointer) -> GroupDe
             token = None if intent is None else intent.token
         else:
             token = decision.group
-        if token == proposed.token:
+        if token == proposed.token and (decision is not None or damage is None):
             return decision
+    if damage is not None:
+        raise damage
     raise CorruptTableError(
         f"which branch is main was decided for several tables at once, as group {proposed.group} of the warehouse that "
         f"'{context.name}' was in, and how is not known here",

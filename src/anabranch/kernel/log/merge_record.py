@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Final
 
 from anabranch.errors import InvalidInputError
@@ -20,6 +21,7 @@ from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.unread import Unread, tried
 
 _FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
 
@@ -121,8 +123,13 @@ class MergeLog:
         return max(self.records, default=0) + 1
 
 
-def merge_log(branch: TableContext) -> MergeLog:
-    """Read the records of a branch's merges. Raises `CorruptTableError`."""
+def merge_log(branch: TableContext, unread: Unread | None = None) -> MergeLog:
+    """Read the records of a branch's merges.
+
+    Args:
+        branch: the branch.
+        unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
+    """
     infos = [*branch.storage.list(branch.layout.branch_root)]
     found = [
         (int(match[1]), match[2] is not None, info.path)
@@ -132,12 +139,15 @@ def merge_log(branch: TableContext) -> MergeLog:
     names = (info.path.rpartition("/")[2] for info in infos)
     noted = sorted(number for name in names if (number := numbered_id(name, NOTES_PREFIX)) is not None)
     contents = each(lambda file: _content(branch, file[2]), sorted(found), at=branch.storage)
-    records, ends = {}, {}
+    records, ends = dict[int, MergeRecord](), dict[int, MergeEnd]()
     for (number, is_end, path), data in zip(sorted(found), contents, strict=True):
+        what = f"merge {number} of '{branch.title}'"
         if is_end:
-            ends[number] = MergeEnd.from_json(data, path=path)
+            end = tried(what, partial(MergeEnd.from_json, data, path=path), unread)
+            ends |= {} if end is None else {number: end}
         else:
-            records[number] = MergeRecord.from_json(data, path=path)
+            record = tried(what, partial(MergeRecord.from_json, data, path=path), unread)
+            records |= {} if record is None else {number: record}
     return MergeLog(records, ends, tuple(noted))
 
 

@@ -15,6 +15,7 @@ from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.unread import Unread, tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,18 @@ def get_savepoint(context: TableContext, number: int) -> Savepoint:
     raise NotFoundError(f"savepoint {number} does not exist in '{context.title}'{was}", hint=hint)
 
 
-def savepoints(context: TableContext) -> list[Savepoint]:
-    """All savepoints of this branch, by ascending number."""
-    found = each(
-        lambda number: find_savepoint(context, number), read_numbers(context).present, at=context.storage
-    )
+def savepoints(context: TableContext, unread: Unread | None = None) -> list[Savepoint]:
+    """All savepoints of this branch, by ascending number.
+
+    Args:
+        context: the branch.
+        unread: told of damaged ones, of whatever branch, which are left out. Without it they raise `CorruptTableError`.
+    """
+
+    def find(number: int) -> Savepoint | None:
+        return tried(f"savepoint {number}", lambda: find_savepoint(context, number), unread)
+
+    found = each(find, read_numbers(context).present, at=context.storage)
     return [savepoint for savepoint in found if savepoint is not None and is_of(context, savepoint)]
 
 

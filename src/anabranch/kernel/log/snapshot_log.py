@@ -45,6 +45,7 @@ from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.parallel import Reading, afterwards, reading, stream
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.removals import is_after_removed, was_removed
+from anabranch.kernel.log.unread import tried
 from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)
@@ -408,11 +409,40 @@ class SnapshotLog:
                 parent = found.properties.get(PARENT_PROPERTY)
             below -= len(ids)
 
-    def down_to(self, newest: Snapshot, lowest: int) -> Iterator[Snapshot]:
-        """Yield `newest` and its ancestors down to id `lowest`, read in parallel; for callers that want them all."""
+    def down_to(
+        self, newest: Snapshot, lowest: int, unread: Callable[[int, AnabranchError], None] | None = None
+    ) -> Iterator[Snapshot]:
+        """Yield `newest` and its ancestors down to id `lowest`, read in parallel; for callers that want them all.
+
+        Args:
+            newest: where to begin.
+            lowest: the lowest id.
+            unread: told of the ids of damaged ones, which are left out: history goes on below them. Without it they
+                raise `CorruptTableError`.
+        """
         yield newest
-        for snapshot, _ in self.stored_below(newest, lowest):
-            yield snapshot
+        if unread is None:
+            yield from (snapshot for snapshot, _ in self.stored_below(newest, lowest))
+            return
+        parent = newest.properties.get(PARENT_PROPERTY)
+        damaged = set[int]()
+
+        def told(number: int, error: AnabranchError) -> None:
+            damaged.add(number)
+            unread(number, error)
+
+        def find(number: int) -> Snapshot | None:
+            return tried(number, lambda: self.find(number), told)
+
+        ids = range(newest.id - 1, max(lowest, 1) - 1, -1)
+        for number, found in zip(ids, stream(find, ids), strict=True):
+            if found is None and number not in damaged:
+                return
+            if found is not None and parent not in (None, found.stamp):
+                return
+            if found is not None:
+                yield found
+            parent = None if found is None else found.properties.get(PARENT_PROPERTY)
 
     def stored_below(self, newest: Snapshot, lowest: int = 1) -> Iterator[tuple[Snapshot, bytes]]:
         """Yield a snapshot's ancestors, newest first, down to `lowest` or the first gap, with their file contents."""

@@ -12,6 +12,7 @@ from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, 
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.unread import Unread, tried
 
 _LONGEST_NAME = 250
 """Most bytes of a tag's name, so that it fits a file name."""
@@ -75,9 +76,19 @@ def get_tag(context: TableContext, name: str) -> Tag:
     return tag
 
 
-def find_tags(context: TableContext, names: Iterable[str]) -> list[Tag]:
-    """Return those of these tags that exist, in the order of the names."""
-    found = each(lambda name: find_tag(context, name), list(names), at=context.storage)
+def find_tags(context: TableContext, names: Iterable[str], unread: Unread | None = None) -> list[Tag]:
+    """Return those of these tags that exist, in the order of the names.
+
+    Args:
+        context: the branch.
+        names: of the tags.
+        unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
+    """
+
+    def find(name: str) -> Tag | None:
+        return tried(f"tag '{name}'", lambda: find_tag(context, name), unread)
+
+    found = each(find, list(names), at=context.storage)
     return [tag for tag in found if tag is not None]
 
 

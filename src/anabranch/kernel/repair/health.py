@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.snapshot import Snapshot
@@ -23,6 +24,7 @@ from anabranch.kernel.log.file_paths import odd_files
 from anabranch.kernel.log.moment import time_text
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.store_clock import commit_time, is_ahead
+from anabranch.kernel.log.unread import tried
 from anabranch.kernel.provenance.job_states import JobState, job_states
 from anabranch.kernel.repair.verify import look_at_history
 from anabranch.kernel.scan.partitions import partition_text
@@ -152,12 +154,13 @@ def health(
     gain = gain_of(live, outline, options)
     partitions = _by_partition(live, PackingLimits.of(options))
     ids = context.snapshots.ids()
+    newest, damaged = _newest(context, ids)
     findings = [
-        *_damage(context, live, schema),
+        *_damage(context, live, schema, damaged),
         *_small_files(context, live, gain, schema, options),
         *_snapshots(context, ids, options),
         *_old_consumers(context, ids, options),
-        *_wrong_clocks(context, ids),
+        *_wrong_clocks(context, newest),
         *_tiny_partitions(partitions, options),
     ]
     return Health(
@@ -180,12 +183,28 @@ def health(
     )
 
 
-def _damage(context: TableContext, live: EntryFrame, schema: TableSchema) -> Iterator[Finding]:
+def _newest(context: TableContext, ids: list[int]) -> tuple[list[Snapshot], dict[int, AnabranchError]]:
+    """Return the newest snapshots that can be read, and why others among them cannot."""
+    damaged = dict[int, AnabranchError]()
+
+    def find(number: int) -> Snapshot | None:
+        return tried(number, lambda: context.snapshots.find(number), damaged.__setitem__)
+
+    found = each(find, ids[-_NEWEST:])
+    return [snapshot for snapshot in found if snapshot is not None], damaged
+
+
+def _damage(
+    context: TableContext, live: EntryFrame, schema: TableSchema, damaged: Mapping[int, AnabranchError]
+) -> Iterator[Finding]:
     """Yield what `verify` would find in the newest snapshots, and in the files of the newest."""
-    wrong = [p for p in look_at_history(context) if p.severity == "error"]
+    problems = look_at_history(context)
+    told = {problem.snapshot_id for problem in problems}
+    wrong = [problem.message for problem in problems if problem.severity == "error"]
+    wrong += [error.message for number, error in sorted(damaged.items()) if number not in told]
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        yield Finding(50, f"{wrong[0].message}{more}", _whole(context, "repair"))
+        yield Finding(50, f"{wrong[0]}{more}", _whole(context, "repair"))
     odd = odd_files(context, live.df.filter(pl.col("external_path").is_null()), schema)
     for files, what in (
         (odd.filter(pl.col("there").is_null()), "is missing{more}: reading fails"),
@@ -265,7 +284,16 @@ def _old_consumers(context: TableContext, ids: list[int], options: Mapping[str, 
         name = consumer_id_of(info.path)
         if name is None or now - info.modified_millis <= kept_for:
             continue
-        consumer = find_consumer(context, name)
+        try:
+            consumer = find_consumer(context, name)
+        except CorruptTableError as error:
+            yield Finding(
+                5,
+                f"consumer '{name}' cannot be read ({error.message}), so nothing expires: let its reader store its "
+                "position anew, or let go of it",
+                _command(context, "consumers", "--delete", name),
+            )
+            continue
         held = 0 if consumer is None else sum(number >= consumer.next_snapshot for number in ids)
         if held > 1:
             days = (now - info.modified_millis) // _DAY_MILLIS
@@ -282,7 +310,10 @@ def _older(context: TableContext, ids: list[int], millis: int) -> int:
     low, high = 0, len(ids)
     while low < high:
         middle = (low + high) // 2
-        found = context.snapshots.find(ids[middle])
+        try:
+            found = context.snapshots.find(ids[middle])
+        except CorruptTableError:  # told as damage, and as old as any
+            found = None
         if found is None or commit_time(context, found) < millis:
             low = middle + 1
         else:
@@ -290,11 +321,10 @@ def _older(context: TableContext, ids: list[int], millis: int) -> int:
     return low
 
 
-def _wrong_clocks(context: TableContext, ids: list[int]) -> Iterator[Finding]:
+def _wrong_clocks(context: TableContext, newest: Sequence[Snapshot]) -> Iterator[Finding]:
     """Find snapshots with a time in the future, among the newest."""
     now = context.runtime.clock.now_millis()
-    newest = each(context.snapshots.find, ids[-_NEWEST:])
-    ahead = [snapshot for snapshot in newest if snapshot is not None and is_ahead(snapshot, now)]
+    ahead = [snapshot for snapshot in newest if is_ahead(snapshot, now)]
     if ahead:
         worst = max(ahead, key=lambda snapshot: snapshot.time_millis)
         yield Finding(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anabranch.kernel.log.group_log import find_decision, find_intent, group_numbers
+from anabranch.kernel.log.unread import Unread, tried
 from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.storage.protocol import Storage
 
@@ -51,25 +52,33 @@ class GroupInfo:
     undoes: int | None
 
 
-def group_infos(groups: Storage) -> list[GroupInfo]:
-    """Return all groups of a warehouse, oldest first. Raises `CorruptTableError`."""
-    found = []
-    for number in group_numbers(groups):
-        intent, decided = find_intent(groups, number), find_decision(groups, number)
-        if intent is None:
-            continue
-        outcome: Literal["replaced", "stay", "undecided"] = "undecided"
-        if decided is not None:
-            outcome = "replaced" if decided.made else "stay"
-        found.append(
-            GroupInfo(
-                number,
-                outcome,
-                tuple((m.table, m.target.name or "main", m.generation) for m in intent.members),
-                intent.made_millis if decided is None else decided.made_millis,
-                intent.made_by,
-                intent.reason,
-                intent.undoes,
-            )
-        )
-    return found
+def group_infos(groups: Storage, unread: Unread | None = None) -> list[GroupInfo]:
+    """Return all groups of a warehouse, oldest first.
+
+    Args:
+        groups: where the warehouse keeps them.
+        unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
+    """
+
+    def find(number: int) -> GroupInfo | None:
+        return tried(f"group {number}", lambda: _group_info(groups, number), unread)
+
+    return [found for number in group_numbers(groups) if (found := find(number)) is not None]
+
+
+def _group_info(groups: Storage, number: int) -> GroupInfo | None:
+    intent, decided = find_intent(groups, number), find_decision(groups, number)
+    if intent is None:
+        return None
+    outcome: Literal["replaced", "stay", "undecided"] = "undecided"
+    if decided is not None:
+        outcome = "replaced" if decided.made else "stay"
+    return GroupInfo(
+        number,
+        outcome,
+        tuple((m.table, m.target.name or "main", m.generation) for m in intent.members),
+        intent.made_millis if decided is None else decided.made_millis,
+        intent.made_by,
+        intent.reason,
+        intent.undoes,
+    )

@@ -1,0 +1,105 @@
+"""A table's refs and records as far as they can be read, and what cannot be: for those who show all there is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.errors import AnabranchError
+
+if TYPE_CHECKING:
+    from anabranch.format.records.refs import Tag
+    from anabranch.format.records.savepoint import Savepoint
+    from anabranch.format.schema.table_schema import TableSchema
+    from anabranch.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that could not be read."""
+
+    what: str
+    """As people name what it holds."""
+    message: str
+    hint: str | None
+    command: str | None
+    """The next step; None where no command helps."""
+
+
+class Unread:
+    """Collects what cannot be read; each file is named once. Thread-safe."""
+
+    def __init__(self, table: str | None = None, hint: str | None = None) -> None:
+        """Begin with nothing.
+
+        Args:
+            table: the table that it is about; `verify` of it is the next step.
+            hint: what to do; what each error says if None.
+        """
+        self._table = table
+        self._hint = hint
+        self._found: dict[str, Damage] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, what: str, error: AnabranchError) -> None:
+        """Take in what cannot be read, and why."""
+        from anabranch.format.text.shell import command_line
+
+        command = None if self._table is None else command_line("verify", self._table)
+        with self._lock:
+            damage = Damage(what, error.message, self._hint or error.hint, command)
+            self._found.setdefault(error.message, damage)
+
+    @property
+    def found(self) -> list[Damage]:
+        """Everything that could not be read, in the order in which it was met."""
+        with self._lock:
+            return [*self._found.values()]
+
+
+def visible_tags(table: Table, unread: Unread) -> list[Tag]:
+    """Return the tags of a branch, by name, but those that the table itself keeps."""
+    from anabranch.kernel.log.tag_log import find_tags
+    from anabranch.kernel.log.unread import tried
+
+    names = tried("the tags", table.tags, unread)
+    return find_tags(table.context, names or (), unread)
+
+
+def legible_savepoints(table: Table, unread: Unread) -> list[Savepoint]:
+    """Return the savepoints of a branch, by number."""
+    from anabranch.kernel.log.savepoint_log import savepoints
+    from anabranch.kernel.log.unread import tried
+
+    return tried("the savepoints", lambda: savepoints(table.context, unread), unread) or []
+
+
+def legible_schemas(table: Table) -> Iterator[tuple[int, TableSchema | AnabranchError]]:
+    """Yield the versions of the schema, oldest first, each with its number; of a damaged one the error."""
+    with suppress(AnabranchError):
+        _ = table.snapshot  # a view of main follows it
+    for number in table.context.schemas.ids():
+        try:
+            yield number, table.context.schemas.get(number)
+        except AnabranchError as error:
+            yield number, error
+
+
+def shortened_texts(table: Table) -> dict[str, int]:
+    """Return to how many characters the bounds of text columns are shortened in some file of a table, by column."""
+    from anabranch.format.records.stats import StatsKind, stats_modes
+    from anabranch.format.rows.binary_row import is_text
+
+    found: dict[str, int] = {}
+    # A file has the mode of the version it was written under.
+    for schema in [
+        table.schema,
+        *(one for _, one in legible_schemas(table) if not isinstance(one, AnabranchError)),
+    ]:
+        for field, mode in zip(schema.fields, stats_modes(schema), strict=True):
+            if mode.kind is StatsKind.TRUNCATE and is_text(field.type):
+                found[field.name] = min(mode.length, found.get(field.name, mode.length))
+    return found
