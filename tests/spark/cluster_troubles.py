@@ -21,7 +21,7 @@ from anabranch.jobs.supervise import Policy
 from anabranch.jobs.trigger import AVAILABLE_NOW
 from anabranch.spark.deploy.executors import ask_executors, check_executors
 from tests.spark.conftest import CONF
-from tests.support.interpreters import blind, elsewhere, without_anabranch
+from tests.support.interpreters import blind, elsewhere, with_another_anabranch, without_anabranch
 
 MASTER = "local-cluster[1,1,1024]"
 
@@ -54,6 +54,9 @@ def settings(name, folder):
     match name:
         case "package":
             return {"spark.pyspark.python": elsewhere(folder / "lacking", without_anabranch(folder / "bare"))}
+        case "version":
+            other = with_another_anabranch(folder / "older", folder / "path", "0.0.9")
+            return {"spark.pyspark.python": other}
         case "size":
             return {"spark.executor.cores": "2"}
         case "warehouse":

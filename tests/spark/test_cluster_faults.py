@@ -27,6 +27,10 @@ from pyspark.sql import functions as F
 @F.udf("bigint")
 def slowly(k):
     task = TaskContext.get()
+    if os.environ["SPARK_LOCAL_IP"] == {broken!r}:
+        with open(os.path.join({folder!r}, "broken"), "a") as file:
+            file.write(f"{{task.partitionId()}} {{task.attemptNumber()}}\n")
+        raise OSError("the disk of this machine is broken")
     if k == 7:
         with open(os.path.join({folder!r}, "attempts"), "a") as file:
             file.write(f"{{task.partitionId()}} {{task.attemptNumber()}}\\n")
@@ -66,6 +70,13 @@ DYNAMIC = {
     "spark.dynamicAllocation.executorIdleTimeout": "1s",
     "spark.dynamicAllocation.cachedExecutorIdleTimeout": "2s",
 }
+EXCLUDING = {
+    "spark.excludeOnFailure.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "1",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "1",
+    "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "1",
+    "spark.excludeOnFailure.stage.maxFailedExecutorsPerNode": "1",
+}
 
 
 @pytest.fixture
@@ -86,9 +97,9 @@ def lake(tmp_path):
 class Driver:
     """`anabranch run` in a process group of its own."""
 
-    def __init__(self, lake, tmp_path, master, conf, *words, seconds=3):
+    def __init__(self, lake, tmp_path, master, conf, *words, seconds=3, broken=None):
         jobs = tmp_path / "jobs.py"
-        jobs.write_text(JOBS.format(folder=str(tmp_path), seconds=seconds))
+        jobs.write_text(JOBS.format(folder=str(tmp_path), seconds=seconds, broken=broken))
         settings = [word for key, value in {**SMALL, **conf}.items() for word in ("--conf", f"{key}={value}")]
         self.log = tmp_path / "run.log"
         with self.log.open("ab") as out:
@@ -134,6 +145,17 @@ def test_speculation_writes_every_row_once(cluster, lake, tmp_path):
     check(lake, numbers)
     attempts = {tuple(line.split()) for line in (tmp_path / "attempts").read_text().splitlines()}
     assert any(attempt != "0" for _, attempt in attempts), "no task was run twice"
+
+
+def test_a_host_that_fails_is_excluded(cluster, lake, tmp_path):
+    numbers = [*range(40), *range(8, 18)]
+    lake.table("db.events").append([{"k": k} for k in numbers])
+    Driver(
+        lake, tmp_path, cluster, EXCLUDING, "--available-now", "--restarts", "0", seconds=0, broken="127.0.0.2"
+    ).ends()  # fmt: skip
+    check(lake, numbers)
+    assert (tmp_path / "broken").exists(), "no task ran on the host that fails"
+    assert "Excluding node 127.0.0.2" in (tmp_path / "run.log").read_text()
 
 
 @pytest.mark.parametrize("conf", [{}, {**SPECULATION, **DYNAMIC}], ids=["plain", "speculation and dynamic"])

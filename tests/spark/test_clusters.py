@@ -12,17 +12,19 @@ import pytest
 import anabranch.spark
 from anabranch.cli.main import run as cli
 from anabranch.errors import NotFoundError
+from tests.soak.soak import load
 from tests.spark.elsewhere import run
 from tests.support.interpreters import can_be_blind, of_another_version, without_anabranch
 
 TOLD = {
     "package": ("has no anabranch (", "--py-files"),
+    "version": ("run anabranch 0.0.9 (", "PYTHONPATH"),
     "warehouse": ("do not see it", "s3://"),
     "state": ("job 'firsts' keeps state", "--checkpoint"),
     "size": ("has given no executor: none may be free", "web page"),
 }
-IN_TIME = 30
-"""Seconds, on a machine that runs other tests as well: by itself it takes 3 to 6, and 8 where no executor comes."""
+IN_TIME = 10
+"""Seconds, times the load of the machine: by itself it takes 3 to 6, and 8 where no executor comes."""
 
 
 @pytest.mark.parametrize(
@@ -120,14 +122,14 @@ def test_executors_without_the_package(tmp_path):
 @pytest.mark.spark
 @pytest.mark.long
 def test_each_trouble_is_told_in_time(tmp_path):
-    names = ["package", "size"]
+    names = ["package", "version", "size"]
     if shutil.which("unshare") and can_be_blind():
         names += ["warehouse", "state"]
     found = troubles(tmp_path, *names)
     for name in names:
         told, (cause, hint) = found[name], TOLD[name]
         print(name, round(told["seconds"], 1), told["message"], told["hint"], told["log"])
-        assert told["seconds"] < IN_TIME, told
+        assert told["seconds"] < IN_TIME * load(), told
         assert cause in (told["message"] or ""), told
         assert hint in told["hint"], told
     assert "spark.executor.cores=2" in found["size"]["message"]

@@ -134,6 +134,23 @@ def test_sessions_are_attached_again_and_beside_others(spark, table, warehouse):
             assert session.read.format("anabranch").load("db.t").count() == 30
 
 
+def test_a_name_that_means_another_warehouse_from_now_on_is_told(spark, table, warehouse, tmp_path, caplog):
+    session, other = spark.newSession(), str(tmp_path / "other")
+    first = anabranch.connect(warehouse, spark=session)
+    second = anabranch.connect(other)
+    second.create_table("db.t", data=[{"id": 1}])
+    for place in (warehouse, other, other):
+        second = anabranch.connect(place, spark=session)
+    said = [r.getMessage() for r in caplog.records if "no longer" in r.getMessage()]
+    assert len(said) == 1, said
+    assert "'lake'" in said[0]
+    assert warehouse in said[0]
+    assert other in said[0]
+    assert session.sql("SELECT count(*) FROM lake.db.t").first()[0] == 1
+    assert first.sql("SELECT count(*) FROM db.t").first()[0] == 30, "a lake keeps to its own"
+    assert second.sql("SELECT count(*) FROM db.t").first()[0] == 1
+
+
 def test_a_table_of_sparks_own_catalog_is_told_apart(spark, table, reading):
     with pytest.raises(Exception, match="a table of Spark's own catalog cannot be USING anabranch"):
         reading().write.format("anabranch").saveAsTable("own")

@@ -45,6 +45,15 @@ def elsewhere(script, python):
     )
 
 
+def with_another_anabranch(script, folder, version):
+    """This Python, which on the machines of executors finds another version of Anabranch in its PYTHONPATH."""
+    copy = Path(folder) / "anabranch"
+    shutil.copytree(ROOT / "src" / "anabranch", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "version.py").write_text(f'__version__ = "{version}"\n')
+    path = f"PYTHONPATH={folder}:$PYTHONPATH"
+    return elsewhere(script, f"env {path} {sys.executable}")
+
+
 def blind(script, hidden):
     """This Python, on a machine that does not have what lies in a folder."""
     user = "" if os.geteuid() == 0 else "r"

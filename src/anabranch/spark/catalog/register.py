@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 from anabranch.errors import InvalidNameError, UnsupportedFeatureError
@@ -32,7 +32,8 @@ _USE_OURS = (
     "through Spark Connect only lake.sql('SELECT ... FROM db.t') knows the tables, with lake = anabranch.connect(warehouse, "
     "spark=spark), and spark.read.format('anabranch').load('db.t')"
 )
-_KNOWN: WeakKeyDictionary[SparkSession, dict[str, object]] = WeakKeyDictionary()
+_Identity: TypeAlias = tuple[str, Mapping[str, str]]
+_KNOWN: WeakKeyDictionary[SparkSession, dict[str, _Identity]] = WeakKeyDictionary()
 """Catalogs per session: the identity of warehouse and credentials, by catalog name."""
 
 
@@ -54,6 +55,7 @@ def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str])
         raise InvalidNameError(
             f"a catalog cannot be called '{name}'", hint="choose another name, such as lake."
         )
+    _tell_of_another(spark, name, options)
     if context_of(spark) is None:
         _tell_whoever_asks(spark, name)
         _KNOWN.setdefault(spark, {})[name] = _identity(options)
@@ -68,6 +70,17 @@ def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str])
         )
         return False
     return _put(spark, name, options)
+
+
+def _tell_of_another(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
+    """Warn where a name of the session has meant another warehouse until now: statements would go there unseen."""
+    before, now = _KNOWN.get(spark, {}).get(name), _identity(options)
+    if before is not None and before[0] != now[0]:
+        _LOG.warning(
+            "'%s' in this session is the warehouse %s from now on, and no longer %s. To have both, name one of them "
+            "otherwise: anabranch.spark.attach(spark, warehouse, catalog='...').",
+            *(name, now[0], before[0]),
+        )
 
 
 def _tell_whoever_asks(spark: SparkSession, name: str) -> None:
@@ -105,7 +118,7 @@ def catalog_name(spark: SparkSession, options: Mapping[str, str]) -> str:
     return name
 
 
-def _identity(options: Mapping[str, str]) -> object:
+def _identity(options: Mapping[str, str]) -> _Identity:
     """Return a value that is equal for options of the same warehouse, however its path is written."""
     return catalog_of(options).storage.url, {k: v for k, v in options.items() if k != WAREHOUSE.key}
 

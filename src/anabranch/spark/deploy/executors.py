@@ -178,6 +178,8 @@ def problem_of(found: Answer) -> UnsupportedFeatureError | None:
     for executor in found:
         if executor.missing:
             return _lacks(executor)
+        if executor.packages["anabranch"] != __version__:
+            return _differs(executor)
     return None
 
 
@@ -268,10 +270,10 @@ def _look(packages: Sequence[str], files: Sequence[str]) -> Any:
             except Exception as error:
                 missing[name] = f"{type(error).__name__}: {error}"
                 continue
-            try:
-                versions[name] = importlib.metadata.version(name)
+            try:  # of the code that runs: a folder in PYTHONPATH comes before what is installed
+                versions[name] = str(getattr(module, "__version__", "")) or importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
-                versions[name] = str(getattr(module, "__version__", "unknown version"))
+                versions[name] = "unknown version"
         yield {
             "host": socket.gethostname(),
             "interpreter": sys.executable,
@@ -354,6 +356,16 @@ def _lacks(executor: Executor, *, is_here: bool = False) -> UnsupportedFeatureEr
         f"{executor.host} has no {', '.join(names)} ({told})",
         feature="executors",
         hint=f"{'; or '.join(ways)}.",
+    )
+
+
+def _differs(executor: Executor) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"Spark's Python processes run anabranch {executor.packages['anabranch']} ({executor.interpreter} on {executor.host}), and "
+        f"this process runs {__version__}: it needs the same on both sides",
+        feature="executors",
+        hint=f"{_ARCHIVE}; or install there: {executor.interpreter} -m pip install {' '.join(_wanted(['anabranch']))}. A folder in "
+        "PYTHONPATH comes before what is installed.",
     )
 
 
