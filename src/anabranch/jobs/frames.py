@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from anabranch.errors import InvalidInputError
 from anabranch.format.records.layout import MAIN_BRANCH
@@ -16,7 +16,7 @@ from anabranch.jobs.source import Source
 from anabranch.jobs.topics import STARTING_OFFSETS, with_new_partitions
 from anabranch.jobs.trigger import Trigger
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.lineage.recording import Gathered
+from anabranch.lineage.recording import Gathered, JobRun, gathering, unknown_rows
 from anabranch.options import (
     CODE_VERSION,
     CONSUMER_ID,
@@ -29,7 +29,8 @@ from anabranch.options import (
     SCAN_VERSION,
 )
 from anabranch.spark.context.options import CHECKPOINT, spelled, table_options
-from anabranch.spark.lineage.given_values import OF_JOBS
+from anabranch.spark.lineage.given_values import OF_JOBS, may_hold_values
+from anabranch.spark.lineage.job_marks import marked
 from anabranch.spark.lineage.lookups import Lookups
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ _TABLE_STARTS = {
     SCAN_START_OFFSET.key,
     *(option.key for option in MOMENT_OPTIONS),
 }
+_READ_BEFORE: Final = (
+    "its rows may be made of what this process had read before the function of the job was called: {}; read inside of the "
+    "function"
+)
 _VIEWS = threading.Lock()
 """Names of temporary views are shared by the whole session."""
 
@@ -88,6 +93,35 @@ def rows_of(job: Job, frames: Mapping[str, DataFrame], lake: Lake) -> DataFrame:
         )
     made: DataFrame = rows
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Rows of a job, with what its function read while making them.
+
+    A function that returns a DataFrame has read nothing: what Spark reads is in the plan of each batch. But it may also
+    have counted a table, or taken rows of one into Python, and computed its DataFrame with them. Such reads go into
+    every commit.
+    """
+
+    rows: DataFrame
+    looked_up: Gathered
+
+
+def made_by(job: Job, reading: SourceReading) -> Made:
+    """Return the rows of a job. Raises as `frames_of` and `rows_of`, and what the function raises."""
+    with gathering(job.name, mark=lambda run: marked(reading.lake.spark, run)) as reads:
+        rows = made_in(reads, job, reading)
+    return Made(rows, reads.seen)
+
+
+def made_in(run: JobRun, job: Job, reading: SourceReading) -> DataFrame:
+    """Return the same, in a run that records reads."""
+    rows = rows_of(job, frames_of(job, reading), reading.lake)
+    before = unknown_rows(None, but=run.seen.inputs, of_jobs=False)
+    if before is not None and may_hold_values(rows):
+        run.problem(_READ_BEFORE.format(before), is_positioned=True)
+    return rows
 
 
 def start_query(

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.code import code_version
 from anabranch.jobs.deployment import StartChanges, changes, deployed, deployment_of, renew_hint
-from anabranch.jobs.frames import SourceReading, frames_of, rows_of
+from anabranch.jobs.frames import SourceReading, made_by
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run, goes_on_at, sink_of
 from anabranch.jobs.resume import resumed
 from anabranch.lake import Lake, connect
-from anabranch.lineage.recording import Gathered, JobRun, gathering, unknown_rows
-from anabranch.spark.lineage.given_values import may_hold_values
-from anabranch.spark.lineage.job_marks import marked
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,6 @@ def preview(job: Job, warehouse: str, how: Run, spark_lake: Lake | None = None) 
 
 
 def _state(job: Job, lake: Lake, how: Run) -> tuple[str, ...] | None:
-    from anabranch.jobs.frames import SourceReading
     from anabranch.jobs.state.operators import operators_of
 
     rows = made_by(job, SourceReading(lake, how.source_branches)).rows
@@ -120,38 +112,3 @@ def _beginning(job: Job, lake: Lake, how: Run, place: str) -> str:
     except AnabranchError as error:
         return f"where it begins is not known: {error.message}"
     return "it begins as it is declared" if found is None else "; ".join(found.notices)
-
-
-# The rows of a job, with what its function read while making them.
-#
-# A function that returns a DataFrame has read nothing: what Spark reads is in the plan of each batch. But it may also have
-# counted a table, or taken rows of one into Python, and computed its DataFrame with them. Such reads go into every commit.
-
-_READ_BEFORE: Final = (
-    "its rows may be made of what this process had read before the function of the job was called: {}; read inside of the "
-    "function"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """Result of a job's function."""
-
-    rows: DataFrame
-    looked_up: Gathered
-
-
-def made_by(job: Job, reading: SourceReading) -> Made:
-    """Return the rows of a job. Raises as `frames_of` and `rows_of`, and what the function raises."""
-    with gathering(job.name, mark=lambda run: marked(reading.lake.spark, run)) as reads:
-        rows = made_in(reads, job, reading)
-    return Made(rows, reads.seen)
-
-
-def made_in(run: JobRun, job: Job, reading: SourceReading) -> DataFrame:
-    """Return the same, in a run that records reads."""
-    rows = rows_of(job, frames_of(job, reading), reading.lake)
-    before = unknown_rows(None, but=run.seen.inputs, of_jobs=False)
-    if before is not None and may_hold_values(rows):
-        run.problem(_READ_BEFORE.format(before), is_positioned=True)
-    return rows

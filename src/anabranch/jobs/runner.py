@@ -14,11 +14,10 @@ from anabranch.jobs.checkpoint import JobCheckpoint, set_aside
 from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.deployment import deploy, deployment_of
-from anabranch.jobs.frames import SourceReading, start_query, write_batch
+from anabranch.jobs.frames import Made, SourceReading, made_by, made_in, start_query, write_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.pins import SourcePins
 from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
-from anabranch.jobs.preview import Made, made_by, made_in
 from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.resume import resumed
 from anabranch.jobs.state.keep import StateKeeper
