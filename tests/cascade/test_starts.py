@@ -2,15 +2,14 @@
 
 import pytest
 
-from anabranch.cascade import CascadeOptions, plan_cascade, plan_correction, run_cascade
+from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
 from anabranch.cascade.starts import Corrected, on_corrected
-from anabranch.errors import InvalidInputError
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.source import static
 from anabranch.streaming.offsets import BEGINNING, Offset, Position
 from tests.cascade.embedded import run, streaming
-from tests.cascade.story import BIG, CLEAN, doubled, new_lake, plan, rows, spoilt, values
+from tests.cascade.story import BIG, CLEAN, new_lake, plan, rows, spoilt, values
 from tests.pipelines.engines import run as run_like_spark
 from tests.support.foreign_expiry import expire_as_others
 
@@ -137,7 +136,7 @@ def test_a_source_that_names_its_branch_is_read_there():
     run(CLEAN, lake)
     run(dev, lake)
     correct(lake, "db.orders", "fix", "good", rows(1, 1))
-    clean, big = plan_cascade(lake, "db.orders", [CLEAN, dev]).steps
+    big, clean = plan_cascade(lake, "db.orders", [CLEAN, dev]).steps
     assert (clean.problems, big.problems) == ((), ())
     assert [s.name for s in big.jobs[0].sources] == ["db.orders", "db.clean$branch_dev"]
     assert big.jobs[0].sources[1].begins == "after snapshot 2"
@@ -260,29 +259,3 @@ def test_what_began_within_wrong_rows_is_done_by_hand():
     assert result.group is None
     assert "which was taken out" in result.waiting.problems[0]
     assert values(lake, "db.newest") == before
-
-
-def test_a_job_that_reads_another_corrected_table_now_comes_after_it():
-    """What it read before does not say so: it would look up what the other one's branch begins with."""
-    other = streaming("other", ["db.orders"], "db.other", doubled)
-    lake = spoilt((CLEAN, other), tables=("db.orders", "db.clean", "db.other"))
-    with_other = declare("clean", sources={"s0": "db.orders", "known": static("db.other")}, sink="db.clean")(
-        with_lookup
-    )
-    for jobs, order in (([CLEAN, other], ["clean", "other"]), ([with_other, other], ["other", "clean"])):
-        assert [step.jobs[0].job for step in plan_cascade(lake, "db.orders", jobs).steps] == order
-
-
-def test_a_corrected_job_that_reads_what_is_made_from_it_is_refused():
-    lake = spoilt((CLEAN, BIG))
-    lake.table("db.clean").create_tag("good", snapshot=2)
-    in_a_circle = declare("clean", sources={"s0": "db.orders", "known": static("db.big")}, sink="db.clean")(
-        with_lookup
-    )
-    with pytest.raises(InvalidInputError, match="circle"):
-        plan_correction(lake, "db.clean", "good", [in_a_circle, BIG])
-    assert plan_correction(lake, "db.clean", "good", [CLEAN, BIG]).steps
-
-
-def with_lookup(s0, known):
-    return s0

@@ -8,12 +8,11 @@ until nothing new is found: forks only move back, and tables are only added.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from anabranch.cascade.naming import is_cascade_of
 from anabranch.cascade.readers import readers_of
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
@@ -57,11 +56,13 @@ class Affects:
     """Everything that a correction affects."""
 
     tables: tuple[Affected, ...]
-    """In topological order."""
+    """By name."""
     trace: Trace
     """The same, as a lineage answer."""
     beside: tuple[str, ...]
     """Branches other than main that took in something of it."""
+    in_itself: tuple[Range, ...] = ()
+    """Snapshots of the corrected table's main that were made from what is to be corrected after it."""
 
 
 def affected(
@@ -69,7 +70,6 @@ def affected(
     root: AskedCommits,
     mains: Mapping[str, TableContext],
     begun: Mapping[str, int],
-    reads: Mapping[str, AbstractSet[str]],
 ) -> Affects:
     """Return all tables that contain something made from the commits of `root`.
 
@@ -78,7 +78,6 @@ def affected(
         root: what was taken out of the corrected table.
         mains: the main of each table, by the table's identity.
         begun: the snapshots with which branches made by an earlier run begin, by the table's identity.
-        reads: the tables that the jobs of each table read now, by identity: a corrected job may read others than it did.
     """
     contents = Contents(store)
     own = _table_of(store, root.branch)
@@ -104,37 +103,13 @@ def affected(
             break
         segments = following
     beside = tuple(_beside(store, contents, trace, mains, root))
-    return Affects(_in_order(store, found, reads, own), trace, beside)
-
-
-def _in_order(
-    store: CommitStore, found: Mapping[str, Affected], reads: Mapping[str, AbstractSet[str]], root: str
-) -> tuple[Affected, ...]:
-    """Return the tables so that each comes after those that feed it, otherwise by name; `root` comes before all.
-
-    Raises `InvalidInputError` if they feed each other in a circle.
-    """
-    left = sorted(found, key=lambda table: found[table].main.name)
-    feeding: dict[str, set[str]] = {table: set() for table in left}
-    for flow in store.flows():
-        if flow.source_kind == "table":
-            source, sink = _table_of(store, flow.source), _table_of(store, flow.sink)
-            if source in feeding and sink in feeding and source != sink:
-                feeding[sink].add(source)
-    for table in left:
-        feeding[table] |= (reads.get(table, set()) & feeding.keys()) - {table}
-    ordered: list[str] = []
-    while left:
-        free = next((table for table in left if not feeding[table] - {*ordered}), None)
-        if free is None or not feeding.keys().isdisjoint(reads.get(root, ())):
-            names = ", ".join(found[table].main.name for table in left)
-            raise InvalidInputError(
-                f"these tables feed each other in a circle, so there is no order to correct them in: {names}",
-                hint="correct them by hand, each on a branch, and publish them with `Lake.replace_group`.",
-            )
-        left.remove(free)
-        ordered.append(free)
-    return tuple(found[table] for table in ordered)
+    in_itself = _of_table(store, contents, mains[own], spoilt, None) if own in mains else None
+    return Affects(
+        tuple(sorted(found.values(), key=lambda one: one.main.name)),
+        trace,
+        beside,
+        () if in_itself is None else in_itself.bad,
+    )
 
 
 def _of_table(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected, Affects, affected
 from anabranch.cascade.correction import Correction, FromTag, correction_from, correction_of
+from anabranch.cascade.order import in_order
 from anabranch.cascade.starts import Corrected, Stand
 from anabranch.cascade.taken_away import begun_anew, takings
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.work import Work, branch_there
 from anabranch.cascade.writers import Writer, writers_of
-from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
+from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import first_positions
 from anabranch.jobs.state.expected import expected_state
@@ -39,7 +39,9 @@ def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePla
         table: the table that was corrected.
         jobs: those that write the tables, with their names in lineage.
 
-    Raises `NotFoundError`: there is no such table, or its main was never replaced.
+    Raises:
+        NotFoundError: there is no such table, or its main was never replaced.
+        InvalidInputError: the tables feed each other in a circle, or the table itself is made from what is taken out.
     """
     return work_of(lake, table, jobs).plan
 
@@ -55,14 +57,17 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
         correction = (
             correction_of(root, known.store) if start is None else correction_from(root, known.store, start)
         )
-        reads = _reads(jobs, mains, None if start is not None else root.table_uuid)
-        affects = _affects(known.store, correction, mains, reads) if correction.taken_out else None
+        affects = _affects(known.store, correction, mains) if correction.taken_out else None
         tables = () if affects is None else affects.tables
+        if affects is not None and affects.in_itself and start is None:
+            raise _made_of_its_own(correction, affects)
         if correction.root is not None:
             tables = (correction.root, *tables)
         rows = {one.main.name: _rows_of(known.store, one) for one in tables}
         took = {one.main.name: _took(known.store, one) for one in tables}
         writers = {one.main.name: writers_of(known.store, one.made_anew, one.kept) for one in tables}
+        by_name = {job.name: job for job in jobs}
+        tables = in_order(tables, writers, by_name)
         stands = {one.main.name: _stand(known, one) for one in tables}
         sources = {source.table for job in jobs for source in job.sources.values()}
         taking = {
@@ -83,7 +88,6 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
         correction.name,
         None if start is None else start.tag,
     )
-    by_name = {job.name: job for job in jobs}
     options = lake.storage_options
     work = Work(
         plan,
@@ -103,31 +107,27 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
 
-def _reads(jobs: Sequence[Job], mains: Mapping[str, TableContext], done: str | None) -> dict[str, set[str]]:
-    """Return, by identity, the tables that the jobs of each table read, but for a table that is corrected already."""
-    uuids = {main.name: uuid for uuid, main in mains.items()}
-    found: dict[str, set[str]] = {}
-    for job in jobs:
-        sink = uuids.get(job.sink)
-        if sink is not None and sink != done:
-            sources = (source.table for source in job.sources.values() if not source.names_branch)
-            found.setdefault(sink, set()).update(uuids[name] for name in sources if name in uuids)
-    return found
-
-
-def _affects(
-    store: CommitStore,
-    correction: Correction,
-    mains: Mapping[str, TableContext],
-    reads: Mapping[str, AbstractSet[str]],
-) -> Affects:
+def _affects(store: CommitStore, correction: Correction, mains: Mapping[str, TableContext]) -> Affects:
     begun = {
         uuid: fork for uuid, main in mains.items() if (fork := _begun(main, correction.name)) is not None
     }
     asked = AskedCommits(
         correction.taken_out[0].branch, correction.taken_out, f"what was taken out of {correction.table}"
     )
-    return affected(begun_anew(store, correction.takings), asked, mains, begun, reads)
+    return affected(begun_anew(store, correction.takings), asked, mains, begun)
+
+
+def _made_of_its_own(correction: Correction, affects: Affects) -> InvalidInputError:
+    """Return the error that the table was corrected with rows which its cascade takes out again."""
+    named = ", ".join(one.main.name for one in affects.tables)
+    first, last = affects.in_itself[0]
+    which = f"snapshot {first}" if first == last else f"snapshots {first} to {last}"
+    return InvalidInputError(
+        f"{correction.table} is itself made from rows of {named} that are to be taken out ({which} of its main): corrected "
+        "after it, they would be right, and it would not",
+        hint=f"undo its replacement (undo-replace), and let one command correct all of them in their order: anabranch correct "
+        f"{correction.table} --from-tag TAG.",
+    )
 
 
 def moment_at(main: TableContext, snapshot_id: int) -> Moment:
