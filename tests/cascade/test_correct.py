@@ -6,7 +6,7 @@ from anabranch.cascade import CascadeOptions, plan_correction, run_correction, u
 from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
 from tests.branches.grouping import copy_of, lake_on, storage_of
 from tests.cascade.correcting import plus
-from tests.cascade.embedded import batch, run, streaming
+from tests.cascade.embedded import SCHEMA, batch, run, streaming
 from tests.cascade.story import doubled, even, new_lake, rows, values
 
 GOOD, BAD = (
@@ -246,6 +246,45 @@ def test_a_job_that_replaced_its_table_and_appends_now_is_refused():
         result = correct(lake, [job])
         assert result.group is None
         assert found(lake) == before
+
+
+@pytest.mark.parametrize("rows_then", [[], [{"id": 50, "v": 1}]], ids=["deleted", "replaced"])
+def test_a_job_that_replaced_a_part_of_its_table_goes_on_appending(rows_then):
+    """All else that the tag holds is there, and its rows are read up to where they were."""
+    lake = new_lake("db.raw")
+    lake.create_table("db.orders", SCHEMA, partition_by=["v"])
+    for number in range(3):
+        feed(lake, 2 * number, [GOOD if number < 2 else BAD])
+        if number == 1:
+            with lake.job("orders"):
+                lake.table("db.orders").replace(rows_then, where="v = 1")
+            lake.table("db.orders").create_tag("good")
+    assert correct(lake, [GOOD]).group is not None
+    kept = [(i, i) for i in range(6) if i != 1]
+    assert values(lake, "db.orders") == sorted(kept + [tuple(row.values()) for row in rows_then])
+
+
+def test_a_job_that_emptied_its_table_goes_on_appending():
+    lake = new_lake("db.raw", "db.orders")
+    for number in range(3):
+        feed(lake, 2 * number, [GOOD if number < 2 else BAD])
+        if number == 1:
+            with lake.job("orders"):
+                lake.table("db.orders").replace([])
+            lake.table("db.orders").create_tag("good")
+    assert correct(lake, [GOOD]).group is not None
+    assert values(lake, "db.orders") == [(4, 4), (5, 5)]
+
+
+def test_a_job_that_replaced_the_partitions_it_made_and_appends_now_is_refused():
+    lake = new_lake("db.raw")
+    lake.create_table("db.orders", SCHEMA, partition_by=["v"])
+    lake.table("db.raw").append(rows(0, 2))
+    with lake.job("orders"):
+        lake.table("db.orders").overwrite(lake.table("db.raw").scan().to_arrow())
+    lake.table("db.orders").create_tag("good")
+    feed(lake, 2, [BAD])
+    assert "would stand beside" in plan_correction(lake, "db.orders", "good", [GOOD]).steps[0].problems[0]
 
 
 def test_a_job_that_appended_and_replaces_its_table_now_makes_all_of_it():

@@ -17,7 +17,7 @@ from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.provenance.past import rolled_back_to
+from anabranch.kernel.provenance.past import overwritten, rolled_back_to
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
 from anabranch.lineage.trace import Positions, SourcePosition
 from anabranch.streaming.offsets import Offset
@@ -42,7 +42,7 @@ class RecordedPosition:
 
 @dataclass(frozen=True, slots=True)
 class KnownPositions:
-    """KnownPositions positions of a job in its sources."""
+    """How far a job had read its sources."""
 
     positions: tuple[RecordedPosition, ...]
     is_complete: bool
@@ -75,6 +75,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
     point: Point | None = None
     is_complete = False
     others: dict[str, None] = {}
+    programs: list[tuple[Snapshot, LineageEntry]] = []
     for snapshot in content_of(main, moment):
         is_complete = is_complete or snapshot.id == 1
         entry = _entry(snapshot)
@@ -82,6 +83,10 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
             continue
         if entry.job != job:
             others[entry.job] = None
+            continue
+        if entry.engine.query is None:
+            # A program of the job's name took rows away, or added some: a stream of that name is where it was.
+            programs.append((snapshot, entry))
             continue
         if newest is None:
             newest, query, point = snapshot, entry.engine.query, Point.of(entry)
@@ -92,6 +97,10 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
         _check_complete(entry, snapshot, main)
         for read in _streams(entry):
             found.setdefault(_slot(read), read)
+    if newest is None:
+        for snapshot, entry in programs:
+            newest = newest or snapshot
+            _check_complete(entry, snapshot, main)
     if newest is None:
         raise NotFoundError(
             f"snapshot {moment.id} of '{main.title}' holds no commit of job '{job}' that says what it read",
@@ -192,21 +201,33 @@ def _identity(one: SourcePosition) -> Hashable:
 
 
 def check_goes_on(main: TableContext, moment: Snapshot, job: Job) -> None:
-    """Raise `InvalidInputError` if a job appends to what it had made as a whole, each time anew: it would stand beside its rows."""
+    """Raise `InvalidInputError` if a job appends to what it had made as a whole, each time anew: it would stand beside its rows.
+
+    Who took rows away, or replaced a part of them, made nothing as a whole.
+    """
     if job.mode != "append":
         return
     for snapshot in content_of(main, moment):
+        if snapshot.total_record_count == 0:
+            return  # nothing is there for rows to stand beside
         entry = _entry(snapshot)
         if entry is None or entry.job != job.name or snapshot.commit_kind is CommitKind.COMPACT:
             continue
-        if snapshot.commit_kind is CommitKind.OVERWRITE:
+        if _is_made_anew(snapshot, entry):
             raise InvalidInputError(
                 f"{job} appends, and up to snapshot {moment.id} of '{main.title}' it replaced what the table holds (snapshot "
                 f"{snapshot.id}): the rows of then would stand beside those that it makes now",
                 hint="give it mode='complete' or 'overwrite' as before; or give the corrected job another name and table; or "
                 "begin at a tag of before its first commit.",
             )
-        return
+        if snapshot.commit_kind is not CommitKind.OVERWRITE:
+            return
+
+
+def _is_made_anew(snapshot: Snapshot, entry: LineageEntry) -> bool:
+    """Whether a commit of a job replaced all rows, or, in a batch, those of the partitions that it makes."""
+    said = overwritten(snapshot)
+    return said == {} or (said is not None and "dynamic" in said and not _streams(entry))
 
 
 def content_of(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:

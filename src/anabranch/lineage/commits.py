@@ -6,7 +6,6 @@ main, belong to the other branch: an id up to the fork is looked up there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,9 +23,8 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.properties import OVERWRITE_PROPERTY
 from anabranch.kernel.log.replacement_facts import replace_facts
-from anabranch.kernel.provenance.past import rolled_back_to
+from anabranch.kernel.provenance.past import overwritten, rolled_back_to
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.model import LineageEntry, lineage_of
 
@@ -173,13 +171,7 @@ def _is_whole_overwrite(snapshot: PastSnapshot) -> bool:
     """Whether it replaced all content, as far as that can be told without reading manifests."""
     if snapshot.commit_kind != CommitKind.OVERWRITE:
         return False
-    if snapshot.total_record_count == 0:
-        return True
-    try:
-        said = json.loads(snapshot.properties.get(OVERWRITE_PROPERTY, "null"))
-    except ValueError:
-        return False
-    return bool(said == {"partition": {}})
+    return snapshot.total_record_count == 0 or overwritten(snapshot) == {}
 
 
 def _entry(snapshot: PastSnapshot) -> tuple[LineageEntry | None, str | None]:

@@ -7,15 +7,16 @@ so the past of the moment is in effect, and the rollback itself changed nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
-from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.properties import PARENT_PROPERTY, ROLLBACK_PROPERTY
+from anabranch.kernel.log.properties import OVERWRITE_PROPERTY, PARENT_PROPERTY, ROLLBACK_PROPERTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,21 @@ def since_rolled_back(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         if target is not None and target.id < snapshots[0].id:
             return tuple(snapshots[index:])
     return tuple(snapshots)
+
+
+def overwritten(snapshot: Snapshot | PastSnapshot) -> Mapping[str, Any] | None:
+    """Return which partitions an overwrite replaced, as its commit says.
+
+    Returns:
+        an empty mapping for all of them; ``dynamic``, ``where`` or ``partition`` for some; None if it does not say.
+    """
+    try:
+        said = json.loads(snapshot.properties.get(OVERWRITE_PROPERTY, "null"))
+    except ValueError:
+        return None
+    if snapshot.commit_kind != CommitKind.OVERWRITE or not isinstance(said, dict):
+        return None
+    return {} if said == {"partition": {}} else said
 
 
 def rolled_back_to(snapshot: Snapshot | PastSnapshot) -> SnapshotRef | None:

@@ -71,7 +71,8 @@ class _Positions:
 
     def of_job(self, job: str) -> Positions:
         """Return how far a job had read its sources."""
-        named = self.jobs[job]
+        # A program of a job's name that took rows away, or added some, leaves its stream where it was.
+        named = [one for one in self.jobs[job] if one[1].query is not None] or self.jobs[job]
         part, newest = min(named, key=lambda one: _rank(*one))
         own = CommitRef(part.segment.branch, newest.snapshot)
         commit = self._store.commit(own)
