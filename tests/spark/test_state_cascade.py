@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import anabranch
-from anabranch.cascade import CascadeOptions, on_spark, run_cascade
+from anabranch.cascade import CascadeOptions, on_spark, run_cascade, run_correction
 from anabranch.jobs.job import job
 from anabranch.jobs.run import Run, Schedule, run_jobs
 from anabranch.jobs.source import static
@@ -175,6 +175,28 @@ def test_five_jobs_are_made_right_again(lake, warehouse, forget):
         "report": "",
     }
     assert _ways_in_commits(lake, "db.windows") == [way]
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["logged", "committed"])
+def test_what_a_batch_closed_comes_again_though_nothing_more_is_read(lake, warehouse, is_gone):
+    """The tag is between the batch that moved the watermark and the one without rows that emitted what it closed.
+
+    A query that begins after the first would wait with the second until new rows arrive.
+    """
+    given = batches(count=3)
+    for batch in given:
+        lake.table("db.events").append(batch)
+    run(lake, [windows])
+    check(lake, [windows], given)
+    closed, read = lake.table("db.windows").snapshots()
+    assert (read.total_record_count, closed.id) == (0, 2)
+    lake.table("db.windows").create_tag("good", snapshot=read.id)
+    if is_gone:  # as where the state was kept for a tag, and Spark has forgotten the batch after it
+        (Path(warehouse) / "_checkpoints" / "windows" / "offsets" / "1").unlink()
+    result = run_correction(lake, "db.windows", "good", [windows])
+    assert result.group is not None
+    assert {one.begun.split(":")[0] for one in result.statuses} == {"carried"}
+    check(lake, [windows], given)
 
 
 def _ways_in_commits(lake, table):
