@@ -42,7 +42,7 @@ def main(arguments=None):
         made = pipeline(seed, stateless=given.embedded)
         if given.verbose:
             print(made, flush=True)
-        place = folder / f"seed{seed}"
+        place = Path(tempfile.mkdtemp(prefix=f"seed{seed}-", dir=folder))
         remembered.forget()  # one pipeline has read nothing of those before it
         try:
             engine = Embedded(made) if given.embedded else OnSpark(spark, place, made)

@@ -167,7 +167,10 @@ class Life:
         self.outcome.ways.update((s.begun or "none").split(":")[0] for s in result.statuses)
         together = self._tables_of_groups()
         stale = {*self.pipeline.sinks} - together - {self.pipeline.wrong.sink}
-        self._compare(at_end=False, but=stale)
+        try:
+            self._compare(at_end=False, but=stale)
+        except Wrong as error:
+            raise Wrong(f"{error}\n{_how(result)}") from None
         return together
 
     def _is_new(self):
@@ -317,6 +320,17 @@ class Life:
         bad = [row for row in rows if row["w"] not in (None, row["v"] * 2)]
         if bad:
             raise Wrong(f"the new column holds something else: {bad[:3]}")
+
+
+def _how(result):
+    """How each job began, for people who look for what went wrong."""
+    begun = {(status.job, status.sink): status.begun for status in result.statuses}
+    return "\n".join(
+        f"  {step.table} from {step.fork}{' emptied' if step.is_empty else ''}: {part.job} "
+        f"{[f'{one.name} {one.begins}' for one in part.sources]}, state {begun.get((part.job, f'{step.table}$branch_{step.branch}'))}"
+        for step in result.plan.steps
+        for part in step.jobs
+    )
 
 
 class _Reader:
