@@ -5,6 +5,7 @@ from pyspark.errors import IllegalArgumentException
 
 import anabranch
 from anabranch.spark.catalog import register_catalog
+from tests.spark.hint_cases import CASES, OPEN, REFUSED
 
 
 @pytest.fixture
@@ -60,3 +61,22 @@ def test_an_insert_heeds_its_options(session, warehouse):
     session.sql("INSERT INTO hints.db.t /*+ OPTIONS('anabranch.job' = 'by-hint') */ SELECT 3L, 'z'")
     entry = anabranch.connect(warehouse).table("db.t").snapshot.properties["anabranch.lineage"]
     assert "by-hint" in entry
+
+
+def test_the_parser_rewrites_what_lake_sql_rewrites(session):
+    parser = session._jsparkSession.sessionState().sqlParser()
+    for before, after in CASES:
+        assert parser.rewritten(before) == (before if after is None else after)
+    for text in OPEN:
+        assert parser.rewritten(text) == text  # Spark says what is wrong
+    for text in REFUSED:
+        with pytest.raises(IllegalArgumentException, match="after SELECT"):
+            parser.rewritten(text)
+
+
+def test_spark_tells_texts_and_comments_as_we_do(session):
+    """Each case is a statement of Spark's once it is rewritten, and what was rewritten is what Spark took for options."""
+    parser = session._jsparkSession.sessionState().sqlParser()
+    for before, after in CASES:
+        plan = parser.parsePlan(before).toString()
+        assert plan.count("[k=") == (after or "").count("WITH ("), before

@@ -5,6 +5,8 @@ import pytest
 import anabranch
 from anabranch.spark.sql.create import CreateTable, create_table
 from anabranch.spark.sql.rewrites import rewritten
+from anabranch.spark.sql.scanner import words_of
+from tests.spark.hint_cases import CASES, OPEN, REFUSED
 
 
 def windows(arguments, table):
@@ -62,6 +64,32 @@ def test_only_what_spark_does_not_know_is_replaced(before, after):
 def test_what_cannot_be_understood_is_said(statement, message):
     with pytest.raises(anabranch.AnabranchError, match=message):
         rewritten(statement)
+
+
+@pytest.mark.parametrize(("before", "after"), CASES)
+def test_hints_are_told_from_what_looks_like_them(before, after):
+    assert rewritten(before) == (before if after is None else after)
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_hint_after_select_is_refused(statement):
+    with pytest.raises(anabranch.AnabranchError, match="after SELECT"):
+        rewritten(statement)
+
+
+@pytest.mark.parametrize("statement", OPEN)
+def test_a_statement_with_something_open_is_refused(statement):
+    with pytest.raises(anabranch.AnabranchError, match="never closed"):
+        rewritten(statement)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("'it''s'", "it's"), ("r'p\\q'", "p\\q"), ('R"a\\"', "a\\"), ("'a\\'b'", "a'b")],
+)
+def test_the_value_of_a_text(text, value):
+    (word,) = words_of(text)
+    assert (word.kind, word.value) == ("text", value)
 
 
 def test_create_table_in_the_words_of_tables():

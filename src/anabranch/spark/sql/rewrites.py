@@ -20,13 +20,23 @@ def rewritten(statement: str) -> str:
 
 
 def options_hints(statement: str) -> str:
-    """Rewrite ``FROM t /*+ OPTIONS('k' = 'v') */`` to ``FROM t WITH ('k' = 'v')``."""
-    hints = [
-        (word, _OPTIONS_HINT.fullmatch(word.text)) for word in words_of(statement) if word.kind == "hint"
-    ]
-    return spliced(
-        statement, [(word.start, word.end, f"WITH {match[1]}") for word, match in hints if match is not None]
-    )
+    """Rewrite ``FROM t /*+ OPTIONS('k' = 'v') */`` to ``FROM t WITH ('k' = 'v')``.
+
+    Raises `SqlError` for one after SELECT, where Spark would not heed it.
+    """
+    pieces, before = [], None
+    for word in words_of(statement):
+        match = _OPTIONS_HINT.fullmatch(word.text) if word.kind == "hint" else None
+        if match is not None and before is not None and before.is_("SELECT"):
+            raise SqlError(
+                "a hint OPTIONS stands after SELECT, where it would not be heeded",
+                hint="write it after the table: FROM db.t /*+ OPTIONS('scan.snapshot-id' = '1') */",
+            )
+        if match is not None:
+            is_apart = statement[word.start - 1 : word.start].isspace()
+            pieces.append((word.start, word.end, f"{'' if is_apart else ' '}WITH {match[1]}"))
+        before = before if word.kind == "hint" and match is None else word
+    return spliced(statement, pieces)
 
 
 def properties_of_tables(statement: str) -> str:

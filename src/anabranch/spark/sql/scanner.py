@@ -1,4 +1,8 @@
-"""Tokenizer of statements: words with their positions, without comments and blanks."""
+"""Tokenizer of statements: words with their positions, without comments and blanks.
+
+Texts and comments are told as Spark's lexer tells them. `HintParser.java` does the same inside of Spark; both are tested
+with one table of cases.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ from anabranch.errors import SqlError
 
 _PATTERN: Final = re.compile(
     r"""
-    (?P<skip>\s+|--[^\n]*)
+    (?P<skip>\s+|--(?:\\\n|[^\r\n])*)
   | (?P<comment>/\*)
-  | (?P<text>[rR]?'(?:[^'\\]|\\.|'')*'|[rR]?"(?:[^"\\]|\\.|"")*")
+  | (?P<text>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
   | (?P<quoted>`(?:[^`]|``)*`)
   | (?P<number>\d+(?:\.\d*)?)
   | (?P<word>[^\W\d]\w*)
@@ -48,6 +52,8 @@ class Word:
     def value(self) -> str:
         """Literal without its quotes."""
         quote = self.text[0]
+        if quote in "rR":
+            return self.text[2:-1]
         return self.text[1:-1].replace(quote * 2, quote).replace("\\" + quote, quote)
 
 
@@ -102,11 +108,26 @@ def spliced(statement: str, pieces: Sequence[tuple[int, int, str]]) -> str:
     return "".join([*out, statement[place:]])
 
 
+def _end_of_hint(statement: str, start: int) -> int:
+    """Return the end of a hint, whose inside are words again."""
+    place = start + len("/*+")
+    while place < len(statement):
+        if statement.startswith("*/", place):
+            return place + 2
+        match = _PATTERN.match(statement, place)
+        if match is None:
+            break
+        place = _end_of_comment(statement, place) if match.lastgroup == "comment" else match.end()
+    return _refuse(statement, start, "the comment is never closed")
+
+
 def _end_of_comment(statement: str, start: int) -> int:
-    """Return the end of a comment; comments may be nested."""
+    """Return the end of a comment or a hint; comments may be nested, but a hint in one is no comment of its own."""
+    if statement.startswith("/*+", start):
+        return _end_of_hint(statement, start)
     depth, place = 0, start
     while place < len(statement):
-        if statement.startswith("/*", place):
+        if statement.startswith("/*", place) and not statement.startswith("/*+", place):
             depth, place = depth + 1, place + 2
         elif statement.startswith("*/", place):
             depth, place = depth - 1, place + 2

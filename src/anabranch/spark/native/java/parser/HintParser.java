@@ -6,16 +6,19 @@ import org.apache.spark.sql.catalyst.parser.ParameterContext;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.execution.SparkSqlParser;
 
-/** Spark's parser, which also understands FROM t /*+ OPTIONS('k' = 'v') *&#47;: to Spark that is FROM t WITH ('k' = 'v'). */
+/**
+ * Spark's parser, which also understands FROM t /*+ OPTIONS('k' = 'v') *&#47;: to Spark that is FROM t WITH ('k' = 'v').
+ * What is a text, a name or a comment is told as Spark's lexer does, and as scanner.py does for lake.sql.
+ */
 public class HintParser extends SparkSqlParser {
-    /** A hint, or what a hint in it would be none: comments, texts, names; and words. Without backtracking. */
+    /** Texts, raw texts, names and comments to the end of a line, in which a hint is none; and words. Without backtracking. */
     private static final Pattern TOKEN = Pattern.compile(
-        "--[^\\n]*+|/\\*\\+(.*?)\\*/|/\\*.*?\\*/|[rR]?'(?:[^'\\\\]++|\\\\.|'')*+'|[rR]?\"(?:[^\"\\\\]++|\\\\.|\"\")*+\""
-            + "|`(?:[^`]++|``)*+`|(\\w++)|.",
+        "--(?:\\\\\\n|[^\\r\\n])*+|[rR]'[^']*+'|[rR]\"[^\"]*+\"|'(?:[^'\\\\]++|\\\\.|'')*+'|\"(?:[^\"\\\\]++|\\\\.|\"\")*+\""
+            + "|`(?:[^`]++|``)*+`|\\w++|\\s++|.",
         Pattern.DOTALL);
 
     private static final Pattern OPTIONS =
-        Pattern.compile("\\s*OPTIONS\\s*(\\(.*\\))\\s*", Pattern.DOTALL | Pattern.CASE_INSENSITIVE);
+        Pattern.compile("/\\*\\+\\s*OPTIONS\\s*(\\(.*\\))\\s*\\*/", Pattern.DOTALL | Pattern.CASE_INSENSITIVE);
 
     public LogicalPlan parsePlan(String text) {
         return super.parsePlan(rewritten(text));
@@ -25,27 +28,80 @@ public class HintParser extends SparkSqlParser {
         return super.parsePlanWithParameters(rewritten(text), parameters);
     }
 
-    static String rewritten(String text) {
+    /** The text with its hints as Spark understands them; as it is if something in it is never closed. */
+    public static String rewritten(String text) {
         if (text.indexOf("/*+") < 0) {
             return text;
         }
         StringBuilder made = new StringBuilder();
-        String word = "";
+        boolean isAfterSelect = false;
         Matcher token = TOKEN.matcher(text);
-        while (token.find()) {
-            String hint = token.group(1);
-            Matcher options = hint == null ? null : OPTIONS.matcher(hint);
-            if (options == null || !options.matches()) {
-                made.append(token.group());
-            } else if (word.equalsIgnoreCase("SELECT")) {
-                throw new IllegalArgumentException(
-                    "a hint OPTIONS stands after SELECT, where it would not be heeded\n"
-                        + "  hint: write it after the table: FROM lake.db.t /*+ OPTIONS('scan.snapshot-id' = '1') */");
-            } else {
-                made.append("WITH ").append(options.group(1));
+        int end;
+        for (int place = 0; place < text.length(); place = end) {
+            end = endOf(text, place, token);
+            if (end < 0) {
+                return text;
             }
-            word = token.group(2) == null ? word : token.group(2);
+            String found = text.substring(place, end);
+            Matcher options = OPTIONS.matcher(found);
+            if (found.startsWith("/*+") && options.matches()) {
+                if (isAfterSelect) {
+                    throw new IllegalArgumentException(
+                        "a hint OPTIONS stands after SELECT, where it would not be heeded\n"
+                            + "  hint: write it after the table: FROM lake.db.t /*+ OPTIONS('scan.snapshot-id' = '1') */");
+                }
+                boolean isApart = place > 0 && Character.isWhitespace(text.charAt(place - 1));
+                found = (isApart ? "WITH " : " WITH ") + options.group(1);
+            }
+            if (!found.isBlank() && !found.startsWith("--") && !found.startsWith("/*")) {
+                isAfterSelect = found.equalsIgnoreCase("SELECT");
+            }
+            made.append(found);
         }
         return made.toString();
+    }
+
+    /** The end of a token; -1 if it has none. */
+    private static int endOf(String text, int place, Matcher token) {
+        if (text.startsWith("/*+", place)) {
+            return endOfHint(text, place + 3, token);
+        }
+        if (text.startsWith("/*", place)) {
+            return endOfComment(text, place);
+        }
+        token.region(place, text.length());
+        boolean isOpen = token.lookingAt() && token.end() == place + 1 && "'\"`".indexOf(text.charAt(place)) >= 0;
+        return isOpen ? -1 : token.end();
+    }
+
+    /** The end of a hint, whose inside is tokens again. */
+    private static int endOfHint(String text, int place, Matcher token) {
+        while (place >= 0 && place < text.length()) {
+            if (text.startsWith("*/", place)) {
+                return place + 2;
+            }
+            place = endOf(text, place, token);
+        }
+        return -1;
+    }
+
+    /** The end of a comment; comments may be nested, and what looks like a hint in one is no comment of its own. */
+    private static int endOfComment(String text, int place) {
+        int depth = 0;
+        while (place < text.length()) {
+            if (text.startsWith("/*", place) && !text.startsWith("/*+", place)) {
+                depth++;
+                place += 2;
+            } else if (text.startsWith("*/", place)) {
+                depth--;
+                place += 2;
+                if (depth == 0) {
+                    return place;
+                }
+            } else {
+                place++;
+            }
+        }
+        return -1;
     }
 }
