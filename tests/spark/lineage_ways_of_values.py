@@ -258,6 +258,28 @@ def statement_with_values_of_its_own_after_a_look(w):
     w.spark.sql("SELECT id, 'x' AS v FROM ways.db.a WHERE id > 0").writeTo(w.to).append()
 
 
+@way(A, short=True)
+def statement_with_a_hint_and_values_of_its_own_after_a_look(w):
+    w.lake.table("db.b").scan().to_arrow()
+    w.insert("SELECT id, 'x' AS v FROM ways.db.a /*+ OPTIONS('scan.snapshot-id' = '2') */ WHERE id > 0")
+
+
+@way(A, short=True)
+def statement_of_ours_with_values_of_its_own_after_a_look(w):
+    w.lake.table("db.b").scan().to_arrow()
+    w.lake.sql(
+        f"INSERT INTO {w.sink} SELECT id, 'x' AS v FROM db.a /*+ OPTIONS('scan.snapshot-id' = '2') */ WHERE id > 0"
+    )
+
+
+@way(A, problem=True)
+def statement_of_ours_with_ids_collected_before(w):
+    ids = ids_of(w.native("db.b").collect())
+    w.lake.sql(
+        f"INSERT INTO {w.sink} SELECT * FROM db.a /*+ OPTIONS('scan.snapshot-id' = '2') */ WHERE id IN ({ids})"
+    )
+
+
 @way(A)
 def stream_with_values_of_its_own_after_a_look(w):
     w.native("db.b").collect()

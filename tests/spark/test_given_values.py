@@ -10,6 +10,7 @@ import pytest
 from pyspark import cloudpickle
 
 from anabranch.spark.lineage.given_values import has_data
+from tests.spark import given_values_module as own
 
 COMPUTED = {number * 7919: str(number * 104729) for number in range(3)}
 MOST = max(COMPUTED)
@@ -60,13 +61,64 @@ class Names:
         return self.known.get(i)
 
 
+class Settings:
+    """What a program keeps in a class."""
+
+    step = 3
+    keys = ("a", "b")
+    pattern = re.compile("x+")
+
+    @staticmethod
+    def add(i):
+        return i + Settings.step
+
+
+class Found:
+    """What a program has computed, in a class."""
+
+    known = COMPUTED
+
+
+def with_an_attribute_of_a_class(i):
+    return Found.known.get(i)
+
+
+def with_a_module(i):
+    return own.LATER.get(i)
+
+
+def with_constants_of_a_class(i):
+    return i in Settings.keys and i + Settings.step and Settings.pattern.match(i)
+
+
+def with_a_method_of_a_class(i):
+    return Settings.add(i)
+
+
+def with_constants_of_a_module(i):
+    return i < own.LIMIT and own.plain(i)
+
+
 def as_shipped(function):
     """As Spark sends it to its tasks; of a module that these do not have."""
     cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["x"]))
     return cloudpickle.loads(cloudpickle.dumps((function, None)))
 
 
-@pytest.mark.parametrize("function", [plain, with_constants, with_a_default, with_libraries, len, str.upper])
+@pytest.mark.parametrize(
+    "function",
+    [
+        plain,
+        with_constants,
+        with_a_default,
+        with_libraries,
+        with_constants_of_a_class,
+        with_a_method_of_a_class,
+        with_constants_of_a_module,
+        len,
+        str.upper,
+    ],
+)
 def test_code_and_what_stands_in_the_text_is_no_data(function):
     assert not has_data(as_shipped(function))
     assert not has_data(function)
@@ -78,6 +130,8 @@ def test_code_and_what_stands_in_the_text_is_no_data(function):
         with_a_dictionary,
         with_a_number,
         by_another,
+        with_an_attribute_of_a_class,
+        with_a_module,
         closure(),
         Names(),
         Names().__call__,

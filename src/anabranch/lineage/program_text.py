@@ -43,6 +43,11 @@ def is_constant(name: str, value: str) -> bool:
     return any(value in text.names.get(name, ()) for text in _texts())
 
 
+def is_attribute(owner: str, name: str, value: str) -> bool:
+    """Whether a value stands in the text as what a class of that name has under a name."""
+    return any(value in text.attributes.get((owner, name), ()) for text in _texts())
+
+
 def is_default(value: str) -> bool:
     """Whether a value stands in the text as the default of a parameter."""
     return any(value in text.defaults for text in _texts())
@@ -60,8 +65,13 @@ def is_installed(file: str) -> bool:
 
 
 def is_part_of_text(statement: str, start: int, end: int, *, around: int = 2) -> bool:
-    """Whether what is between two places of a statement stands in the text, with so many characters of what is around it."""
+    """Whether what is between two places of a statement stands in the text, with so many characters of what is around it.
+
+    The statement may have been rewritten elsewhere, as `lake.sql` and hints are: then some more of what is around it counts.
+    """
     least = end - start + around
+    first, last = max(start - _SHORTEST_PART, 0), min(end + _SHORTEST_PART, len(statement))
+    near = statement[first:last]
     for text in _texts():
         for part in text.parts:
             place = statement.find(part)
@@ -69,7 +79,16 @@ def is_part_of_text(statement: str, start: int, end: int, *, around: int = 2) ->
                 if place <= start and end <= place + len(part) and len(part) >= least:
                     return True
                 place = statement.find(part, place + 1)
+            if start - first == _SHORTEST_PART and _has_word(part, near):
+                return True
     return False
+
+
+def _has_word(part: str, near: str) -> bool:
+    """Whether a text has another in it which is not cut within a word at its end."""
+    place = part.find(near)
+    after = part[place + len(near) : place + len(near) + 1]
+    return place >= 0 and not (near[-1].isalnum() and after.isalnum())
 
 
 @dataclass
@@ -142,6 +161,20 @@ class _File:
             elif isinstance(node, ast.arg):
                 found.pop(node.arg, None)
         return {name: frozenset(values) for name, values in found.items()}
+
+    @cached_property
+    def attributes(self) -> dict[tuple[str, str], frozenset[str]]:
+        """Constants in the bodies of classes, by the names of class and attribute."""
+        found: dict[tuple[str, str], set[str]] = {}
+        owners = [node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)]
+        for owner in owners:
+            for node in owner.body:
+                if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                    values = _only_constants(node.value) or set()
+                    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                        if isinstance(target, ast.Name):
+                            found.setdefault((owner.name, target.id), set()).update(values)
+        return {place: frozenset(values) for place, values in found.items()}
 
     def at(self, line: int) -> frozenset[str]:
         """Return the constants of the smallest statement that has a line."""

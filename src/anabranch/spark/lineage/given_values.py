@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from anabranch.errors import AnabranchError
 from anabranch.lineage.model import Input
 from anabranch.lineage.program_text import (
     is_argument,
+    is_attribute,
     is_collection,
     is_constant,
     is_default,
@@ -65,13 +67,25 @@ _PLAIN: Final = (int, float, str)
 _OF_COLLECTIONS: Final = (list, tuple, set, frozenset, dict)
 _HARMLESS: Final = (
     types.ModuleType,
-    type,
     DataType,
     re.Pattern,
     logging.Logger,
     property,
     types.GenericAlias,
 )
+_OF_CLASSES: Final = (
+    *(
+        "__module__",
+        "__qualname__",
+        "__doc__",
+        "__dict__",
+        "__weakref__",
+        "__annotations__",
+        "__firstlineno__",
+    ),
+    *("__static_attributes__", "__slots__", "__match_args__", "__dataclass_fields__", "__dataclass_params__"),
+)
+"""What Python puts into a class."""
 _OWN_NUMBERS: Final = ("count", "window", "session_window")
 _DEFAULTS: Final = {"regexp_replace": "1", "split": "-1", "locate": "1"}
 """Values that functions of Spark add by themselves."""
@@ -258,6 +272,12 @@ def _carries(item: Any, seen: set[int], depth: int) -> bool:
             return any(not is_known and _carries(value, seen, depth + 1) for value, is_known in _parts(item))
         case types.BuiltinFunctionType():
             return _carries(item.__self__, seen, depth + 1)
+        case type():
+            return any(
+                not is_known and _carries(value, seen, depth + 1) for value, is_known in _attributes(item)
+            )
+        case staticmethod() | classmethod():
+            return _carries(item.__func__, seen, depth + 1)
         case types.MethodType():
             return any(_carries(part, seen, depth + 1) for part in (item.__self__, item.__func__))
         case functools.partial():
@@ -288,6 +308,21 @@ def _parts(function: types.FunctionType) -> Iterator[tuple[Any, bool]]:
     for name in names & named.keys():
         value = named[name]
         yield value, isinstance(value, _PLAIN) and is_constant(name, shown(value))
+        if isinstance(value, types.ModuleType) and not is_installed(getattr(value, "__file__", None) or ""):
+            for attribute in names & vars(value).keys():
+                part = vars(value)[attribute]
+                yield part, isinstance(part, _PLAIN) and is_constant(attribute, shown(part))
+
+
+def _attributes(item: type) -> Iterator[tuple[Any, bool]]:
+    """Yield what a class of the program keeps and does, and whether that is a constant of the program's text."""
+    module = sys.modules.get(item.__module__)
+    file = getattr(module, "__file__", None)
+    if module is None or item.__module__ == "builtins" or (file is not None and is_installed(file)):
+        return
+    for name, value in vars(item).items():
+        if name not in _OF_CLASSES:
+            yield value, isinstance(value, _PLAIN) and is_attribute(item.__name__, name, shown(value))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
