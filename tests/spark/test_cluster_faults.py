@@ -29,7 +29,7 @@ def slowly(k):
     task = TaskContext.get()
     if os.environ["SPARK_LOCAL_IP"] == {broken!r}:
         with open(os.path.join({folder!r}, "broken"), "a") as file:
-            file.write(f"{{task.partitionId()}} {{task.attemptNumber()}}\n")
+            file.write(f"{{task.partitionId()}} {{task.attemptNumber()}}\\n")
         raise OSError("the disk of this machine is broken")
     if k == 7:
         with open(os.path.join({folder!r}, "attempts"), "a") as file:
