@@ -151,11 +151,11 @@ def test_a_host_that_fails_is_excluded(cluster, lake, tmp_path):
     numbers = [*range(40), *range(8, 18)]
     lake.table("db.events").append([{"k": k} for k in numbers])
     Driver(
-        lake, tmp_path, cluster, EXCLUDING, "--available-now", "--restarts", "0", seconds=0, broken="127.0.0.2"
+        lake, tmp_path, cluster, EXCLUDING, "--available-now", "--max-restarts", "0", seconds=0, broken="127.0.0.2"
     ).ends()  # fmt: skip
     check(lake, numbers)
-    assert (tmp_path / "broken").exists(), "no task ran on the host that fails"
-    assert "Excluding node 127.0.0.2" in (tmp_path / "run.log").read_text()
+    failures = (tmp_path / "broken").read_text().splitlines()
+    assert 1 <= len(failures) <= 2, "a host that is not excluded is tried again and again"
 
 
 @pytest.mark.parametrize("conf", [{}, {**SPECULATION, **DYNAMIC}], ids=["plain", "speculation and dynamic"])

@@ -3,6 +3,7 @@
 import http.server
 import json
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -11,9 +12,10 @@ import pytest
 
 import anabranch.spark
 from anabranch.cli.main import run as cli
-from anabranch.errors import NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.spark.deploy.start import check_local_folders
 from tests.soak.soak import load
-from tests.spark.elsewhere import run
+from tests.spark.elsewhere import ROOT, run
 from tests.support.interpreters import can_be_blind, of_another_version, without_anabranch
 
 TOLD = {
@@ -99,6 +101,56 @@ def test_a_python_that_cannot_do_it_is_told_before_spark_starts(tmp_path, capsys
     assert cause in said
     assert "hint: " in said
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("setting", "cause"),
+    [
+        (
+            "spark.local.dir={file}/below",
+            "Spark has no place for its files on this machine: spark.local.dir is {file}/below",
+        ),
+        pytest.param(
+            "spark.driver.memory=much",
+            "Spark's JVM did not start: Invalid maximum heap size",
+            marks=pytest.mark.spark,
+        ),
+        pytest.param(
+            "spark.executor.memory=much",
+            "Spark's JVM did not start: Executor memory must be a positive number",
+            marks=[pytest.mark.spark, pytest.mark.long],
+        ),
+    ],
+)
+def test_a_spark_that_does_not_start_tells_why(tmp_path, setting, cause, capfd, monkeypatch):
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    (tmp_path / "jobs.py").write_text(JOB)
+    file = str(tmp_path / "file")
+    (tmp_path / "file").touch()
+    # In a process of its own: this one may have a JVM already.
+    words = [
+        "-w",
+        str(tmp_path / "lake"),
+        "run",
+        str(tmp_path / "jobs.py"),
+        "--conf",
+        setting.format(file=file),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", *words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 2, done.stderr
+    assert cause.format(file=file) in done.stderr
+    assert "--conf" in done.stderr
+
+
+def test_one_place_of_several_is_enough(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'file' / 'below'},{tmp_path / 'made'}")
+    check_local_folders({})
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "file"))
+    with pytest.raises(InvalidInputError, match="SPARK_LOCAL_DIRS is"):
+        check_local_folders({"spark.local.dir": str(tmp_path)})  # the variable counts
 
 
 def troubles(folder, *names):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -54,9 +53,10 @@ def local_spark(
     Raises:
         NotFoundError: Java, or the master, is missing.
         UnsupportedFeatureError: executors, or the Python that they run, lack packages.
-        InvalidInputError: executors do not see the warehouse.
+        InvalidInputError: executors do not see the warehouse, or Spark does not start with these settings.
     """
     from anabranch.spark.deploy.executors import check_executors, check_python_here
+    from anabranch.spark.deploy.start import check_local_folders, silent_start
     from anabranch.spark.sessions import session
 
     is_here = master is not None and master.startswith("local")
@@ -66,9 +66,10 @@ def local_spark(
         for logger in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         logging.getLogger().addFilter(_is_told_otherwise)
+    check_local_folders(given)
     check_python_here(given.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON"))
     remove_abandoned(Path(tempfile.gettempdir()))
-    with _standard_error_elsewhere() if quiet else nullcontext(), _own_temporary_folder():
+    with silent_start() if quiet else nullcontext(), _own_temporary_folder():
         spark = session(warehouse, master=master, app_name=name, **given)
     try:
         spark.sparkContext.setLogLevel(given[_LOG_LEVEL])
@@ -111,18 +112,3 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
     except (Py4JError, OSError) as error:
         _LOG.debug("Spark did not say that it stopped: %s", error)
-
-
-@contextmanager
-def _standard_error_elsewhere() -> Iterator[None]:
-    """Drop the JVM's start-up output; it keeps the descriptor that it is started with."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
