@@ -18,7 +18,9 @@ from tests.support.tables import make_table, rows
 
 def read(table):
     schema = table.schema
-    reader = pickle.loads(pickle.dumps(snapshot_rows(table.context, schema, arrow_schema(schema.fields))))
+    reader = pickle.loads(
+        pickle.dumps(snapshot_rows(table.context, schema, arrow_schema(schema.fields), snapshot=None))
+    )
     return [batch for p in partitions_of(table.scan().plan().splits) for batch in reader.read(p)]
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.errors import SchemaError, UnsupportedFeatureError
+from anabranch.errors import SchemaError
 from tests.support.tables import make_table, rows
 
 ALL = ["_file", "_row_position", "_partition", "_bucket", "_snapshot_added", "_commit_time"]
@@ -127,8 +127,6 @@ def test_who_cannot_have_them_is_told(table, tmp_path):
         table.scan(columns=["_file", "_file"])
     with pytest.raises(SchemaError):
         table.changes(0, columns=["_file"])
-    with pytest.raises(UnsupportedFeatureError, match="to_arrow"):
-        table.scan(columns=["_file"]).to_spark()
 
 
 def test_evolved_columns_and_branches(tmp_path):

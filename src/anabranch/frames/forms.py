@@ -78,12 +78,13 @@ class Forms(ABC):
         return rows
 
 
-def needed(module: str, what: str) -> Any:
+def needed(module: str, what: str, install: str | None = None) -> Any:
     """Import a library that is installed by the extra of the same name.
 
     Args:
         module: its name, ``duckdb`` or ``pandas``.
         what: what it is needed for, to be followed by "needs".
+        install: what installs it, if no extra does.
 
     Raises `UnsupportedFeatureError` if it is not installed.
     """
@@ -93,5 +94,5 @@ def needed(module: str, what: str) -> Any:
         raise UnsupportedFeatureError(
             f"{what} needs {module}, which is not installed",
             feature=module,
-            hint=f"pip install 'anabranch[{module}]'",
+            hint=install or f"pip install 'anabranch[{module}]'",
         ) from error

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from anabranch.arrow.table_read import Reader
 from anabranch.engine import Engine, ReadsFrames
-from anabranch.errors import InvalidInputError, PredicateError, SchemaError, UnsupportedFeatureError
+from anabranch.errors import InvalidInputError, PredicateError, SchemaError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import conjunction
 from anabranch.expr.nodes import Predicate
@@ -110,6 +110,22 @@ class Rows(Forms, Generic[S]):
         """Return the first rows as an Arrow table, reading no more than needed."""
         most = count if self.limit is None else min(count, self.limit)
         return self._known(self.reader.read_table(self.splits, limit=check_limit(most)))
+
+    def to_torch(self, *, batch_size: int = 1024) -> Any:
+        """Return all rows as a ``torch.utils.data.IterableDataset`` of batches, for a ``DataLoader`` without a batch size.
+
+        A batch is a dictionary: numbers and booleans are tensors, lists of numbers too, everything else is a list. Workers of
+        the loader share the files, so that each row comes once: ``DataLoader(scan.to_torch(), batch_size=None, num_workers=4)``.
+
+        Args:
+            batch_size: rows of a batch; the last of each worker has fewer.
+
+        Raises:
+            UnsupportedFeatureError: PyTorch is not installed; while reading: a column of whole numbers or booleans has nulls.
+        """
+        from anabranch.scan.torch import torch_dataset
+
+        return torch_dataset(self.reader, self.splits, self.limit, batch_size)
 
     def _total(self) -> int | None:
         """Return how many rows there are, if that is known without reading them."""
@@ -357,12 +373,6 @@ class Scan(Rows[Split], Shown):
             InvalidInputError: the lake knows no session, or its warehouse is in the memory of this process.
         """
         self._note()
-        if self.metadata_columns:
-            raise UnsupportedFeatureError(
-                f"the columns {', '.join(self.metadata_columns)} tell where rows come from, which frames of Spark do not have",
-                feature="metadata-columns",
-                hint="leave them out, or read the rows here: to_arrow(), to_polars().",
-            )
         engine: object = self.engine
         if not isinstance(engine, ReadsFrames):
             raise InvalidInputError(

@@ -39,6 +39,7 @@ from anabranch.format.types.buffers import (
     array_of,
     buffer_of,
     gather,
+    validity,
     variable_width,
 )
 
@@ -91,7 +92,7 @@ def decode_column(
     )
     values = read(column, data_type, target)
     if strict:
-        _check(values.is_valid().to_numpy(zero_copy_only=False) | ~present, f"holds no {data_type}", where)
+        _check(validity(values) | ~present, f"holds no {data_type}", where)
     return values
 
 

@@ -21,8 +21,14 @@ def validity(array: ArrowArray) -> Bools:
     """Return which elements are not null."""
     if array.null_count == 0:
         return np.ones(len(array), np.bool_)
-    mask: Bools = array.is_valid().to_numpy(zero_copy_only=False)
-    return mask
+    bitmap = array.buffers()[0]
+    if bitmap is None:  # of types without one, such as unions
+        mask: Bools = array.is_valid().to_numpy(zero_copy_only=False)
+        return mask
+    # Arrow's to_numpy imports pandas where it is installed, which takes longer than planning a small table.
+    octets: Octets = np.frombuffer(bitmap, np.uint8)
+    bits = np.unpackbits(octets, count=array.offset + len(array), bitorder="little")
+    return bits[array.offset :].view(np.bool_)
 
 
 def fixed_width(array: ArrowArray, dtype: str) -> npt.NDArray[Any]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment
@@ -19,10 +21,12 @@ from anabranch.options import (
     SCAN_VERSION,
     STREAM_SCHEMA,
 )
+from anabranch.scan.metadata import METADATA
 from anabranch.spark.catalog import java
 from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.lineage.plans import stream_columns
 from anabranch.spark.native.stream import native_stream
-from anabranch.spark.source.data_source import stream_follower
+from anabranch.spark.source.data_source import refuse_in_stream, stream_follower
 from anabranch.spark.tasks.stream_compaction import watch
 
 _KEPT_BY_ONE = (CONSUMER_ID.key, "scan.watermark.alignment.")
@@ -71,6 +75,7 @@ def source_stream(
         options: of the read.
         checkpoint: folder of the query for this source.
     """
+    _refuse_metadata(jvm, checkpoint)
 
     def portable(asked: Mapping[str, str]) -> Any:
         return source_scan(jvm, place, schema, asked).toMicroBatchStream(checkpoint)
@@ -82,6 +87,15 @@ def source_stream(
     # Columns may be renamed while the stream goes on, in those that it began with.
     for_batches[STREAM_SCHEMA.key] = reader.feed.schema.to_json().decode()
     return native_stream(jvm, reader, schema, lambda: portable(for_batches)) or portable(options)
+
+
+def _refuse_metadata(jvm: Jvm, checkpoint: str) -> None:
+    """Raise `UnsupportedFeatureError` if the stream is asked for metadata columns, of which Spark tells no source."""
+    try:
+        found = stream_columns(jvm, checkpoint)
+    except (Py4JError, TypeError):  # another version of Spark: then it fails when it reads
+        return
+    refuse_in_stream([name for name in found if name in METADATA])
 
 
 def source_write(

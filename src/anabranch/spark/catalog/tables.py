@@ -15,6 +15,7 @@ from anabranch.lineage.reads import note_changes, note_state
 from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
 from anabranch.scan.scan import Scan
 from anabranch.spark.catalog import java
+from anabranch.spark.catalog.metadata import metadata_columns
 from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import TableLocation, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
@@ -110,6 +111,7 @@ class LakeTable(Relation):
             f"{_CATALOG}.SupportsWrite",
             f"{_CATALOG}.SupportsDeleteV2",
             f"{_CATALOG}.SupportsRowLevelOperations",
+            f"{_CATALOG}.SupportsMetadataColumns",
         ]
 
     def __init__(self, jvm: Jvm, seen: TableState, place: TableLocation, columns: Any = None) -> None:
@@ -151,6 +153,8 @@ class LakeTable(Relation):
             "columns": self.columns(),
             "partitioning": self.partitioning(),
             "capabilities": self.capabilities(),
+            "metadataColumns": self.metadataColumns(),
+            "canRenameConflictingMetadataColumns": self.canRenameConflictingMetadataColumns(),
         }
         return answered(self, known)
 
@@ -165,6 +169,13 @@ class LakeTable(Relation):
 
     def properties(self) -> Any:
         return self.jvm.map(shown_properties(self._schema))
+
+    def metadataColumns(self) -> Any:  # noqa: N802
+        return metadata_columns(self.jvm)
+
+    def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802
+        """Return False: a column of the table that has the name of a metadata column is what the name means."""
+        return False
 
     def newScanBuilder(self, options: Any) -> ScanBuilder:  # noqa: N802
         """Return a builder for reading the snapshot that was chosen or newest when the table was loaded."""

@@ -89,7 +89,7 @@ def scan_from(content: JsonObject, settings: Mapping[str, str]) -> Scan:
         None if content.values.get("snapshot") is None else _snapshot_from(content.part("snapshot")),
         schema,
         None if filter_text is None else bind(parse(filter_text), schema.fields),
-        check_columns(columns, schema),
+        check_columns(columns, schema, metadata=True),
         options=content.optional_text_map("options"),
         only=None if content.values.get("only") is None else _files_from(content),
         between=None if content.values.get("between") is None else _between_from(content),

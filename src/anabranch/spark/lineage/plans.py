@@ -27,6 +27,8 @@ _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 _EXECUTION_ID = "spark.sql.execution.id"
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
+_METADATA_COLUMN = "__metadata_col"
+"""By which Spark marks a metadata column in a plan."""
 _KEEPING = ("CacheTable", "SetVariable", "CreateVariable")
 """Commands whose rows or values the session keeps for what comes later."""
 
@@ -142,6 +144,25 @@ def python_source(table: Any) -> Any:
 def python_source_name(table: Any) -> str:
     """Return the name under which it is registered."""
     return str(_field(table, "shortName"))
+
+
+def stream_columns(jvm: Jvm, checkpoint: str) -> list[str]:
+    """Return the columns of DataSource V2 streams that the query of a checkpoint reads, those of metadata included.
+
+    Args:
+        jvm: of the session.
+        checkpoint: folder of one of the query's sources.
+    """
+    running = jvm.session.sharedState().activeStreamingQueries().elements()
+    return [
+        str(column.name())
+        for query in jvm.of("java.util.Collections").list(running)
+        if checkpoint.startswith(f"{query.resolvedCheckpointRoot()}/")
+        for leaf in each(query.analyzedPlan().collectLeaves())
+        if class_name(leaf) == "StreamingRelationV2"
+        for column in each(leaf.output())
+        if column.metadata().contains(_METADATA_COLUMN)
+    ]
 
 
 def batch_of_thread(context: SparkContext) -> tuple[str, int] | None:

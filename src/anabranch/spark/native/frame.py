@@ -56,6 +56,8 @@ def _native(spark: SparkSession, scan: Scan) -> DataFrame | Obstacle:
     reason = None if scan.predicate is None else cannot_filter(scan.predicate)
     if reason is not None:
         return Obstacle(reason)
+    if scan.metadata_columns:
+        return Obstacle("metadata columns are asked for")
     wanted = _needed(scan)
     made = native_generations(spark, scan, wanted)
     if isinstance(made, Obstacle):

@@ -18,11 +18,12 @@ from pyspark.sql.types import StructType
 from anabranch.errors import CorruptTableError, InvalidInputError
 from anabranch.format.text.json_object import JsonObject
 from anabranch.format.types.data_types import Field
+from anabranch.scan.metadata import columns_named
 from anabranch.scan.scan import Scan
 from anabranch.spark.context.as_json import scan_from, scan_values
 from anabranch.spark.context.registering import register
 from anabranch.spark.jvm.proxy import Jvm
-from anabranch.spark.rows.row_reader import RowReader, partitions_of, snapshot_rows
+from anabranch.spark.rows.row_reader import RowReader, snapshot_rows
 from anabranch.spark.types.columns import arrow_schema, spark_schema
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import settings_of
@@ -64,9 +65,7 @@ def portable_scan(jvm: Jvm, scan: Scan) -> Any:
 
 def chosen_fields(scan: Scan) -> tuple[Field, ...]:
     """Return the output columns of a scan, in their order."""
-    if scan.columns is None:
-        return scan.schema.fields
-    return tuple(scan.schema.field(name) for name in scan.columns)
+    return scan.schema.fields if scan.columns is None else columns_named(scan.columns, scan.schema)
 
 
 class ScanSource(DataSource):
@@ -94,7 +93,7 @@ class _ScanReader(DataSourceReader):
         self._scan = scan
 
     def partitions(self) -> Sequence[InputPartition]:
-        return partitions_of(self._scan.plan().splits)
+        return self._rows.partitions(self._scan.plan().splits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._rows.read(partition)
@@ -103,7 +102,9 @@ class _ScanReader(DataSourceReader):
     def _rows(self) -> RowReader:
         scan = self._scan
         columns = arrow_schema(chosen_fields(scan))
-        return snapshot_rows(scan.context, scan.schema, columns, scan.predicate, verify=scan.verify)
+        return snapshot_rows(
+            scan.context, scan.schema, columns, scan.predicate, snapshot=scan.snapshot, verify=scan.verify
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_scan": _bare(self._scan)}

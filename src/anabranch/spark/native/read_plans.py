@@ -18,6 +18,7 @@ from anabranch.errors import UnsupportedFeatureError
 from anabranch.expr.bind import BoundPredicate
 from anabranch.expr.bound import ALWAYS, conjunction
 from anabranch.lazy import lazy
+from anabranch.scan.metadata import columns_named, metadata_columns
 from anabranch.scan.scan import Scan
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.catalyst import Filters
@@ -168,6 +169,8 @@ class PortablePlan:
     jvm: Jvm
     asked: Scan
     inner: Any
+    reason: str
+    """Why the files are not read natively."""
 
     @property
     def files(self) -> int:
@@ -181,7 +184,7 @@ class PortablePlan:
     def bytes(self) -> int:
         """Estimated size of the columns that are read, in bytes."""
         size, whole = self.asked.plan().report.bytes, spark_schema_json(self.asked.schema.fields)
-        read = spark_schema_json([self.asked.schema.field(name) for name in self.asked.columns or ()])
+        read = spark_schema_json(columns_named(self.asked.columns or (), self.asked.schema))
         return estimated_bytes(self.jvm, size, read, whole)
 
 
@@ -195,14 +198,16 @@ def way_of(jvm: Jvm, query: Query, portable: Portable) -> ReadPlan:
     # Rows without any column cannot travel from a Python process.
     chosen = tuple(query.names or [scan.schema.fields[0].name])
     asked = replace(query.filtered, columns=chosen)
-    columns = jvm.struct(spark_schema_json([scan.schema.field(name) for name in chosen]))
-    return PortablePlan(jvm, asked, portable(asked, columns))
+    columns = jvm.struct(spark_schema_json(columns_named(chosen, scan.schema)))
+    return PortablePlan(jvm, asked, portable(asked, columns), found.reason)
 
 
 def _natively(jvm: Jvm, query: Query) -> NativePlan | Obstacle:
     scan = query.scan
     if scan.predicate is not None or scan.limit is not None:
         return Obstacle("the scan filters or limits rows itself")
+    if metadata_columns(query.names, scan.schema):
+        return Obstacle("metadata columns are asked for")
     if query.keeps_order and scan.schema.bucket > 0:
         return Obstacle("rows of a bucket keep their order")
     made = native_generations(jvm.spark, scan, read_fields(scan.schema, query.names))

@@ -89,7 +89,7 @@ class TableScan(JavaProxy):
         if scan.between is not None:
             at += f", added after {scan.between.start}"
         asked = "" if self._query.predicate is None else f", {self._query.predicate}"
-        door = "" if isinstance(self._way, NativePlan) else ", portable door"
+        door = f", portable door: {self._way.reason}" if isinstance(self._way, PortablePlan) else ""
         return f"anabranch {scan.context.title} ({at}, {self._way.files} files{asked}{door})"
 
     def toBatch(self) -> Any:  # noqa: N802

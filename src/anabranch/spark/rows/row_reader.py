@@ -10,10 +10,12 @@ from pyspark.sql.datasource import InputPartition
 
 from anabranch.arrow.table_read import Reader
 from anabranch.expr.bind import BoundPredicate
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.scan.split import Split
 from anabranch.scan.feed import FeedReader
+from anabranch.scan.metadata import LocatedSplit, MetadataReader, metadata_columns
 from anabranch.spark.types.arrow_values import to_schema
 from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedFile, FeedSplit
 from anabranch.streaming.feed import Feed
@@ -33,7 +35,7 @@ _MOST_BYTES = 16 << 20
 class SplitPartition(InputPartition):
     """One split, for one task."""
 
-    def __init__(self, split: Split | FeedSplit) -> None:
+    def __init__(self, split: Split | LocatedSplit | FeedSplit) -> None:
         super().__init__(split)
 
 
@@ -41,7 +43,7 @@ class SplitPartition(InputPartition):
 class RowReader:
     """Reads splits as Arrow batches in the types that Spark takes. Picklable."""
 
-    reader: Reader | FeedReader
+    reader: Reader | MetadataReader | FeedReader
     """Reader of the partitions' splits."""
     target: pa.Schema
     """The columns to read, in their order, in the types that Spark takes."""
@@ -49,9 +51,17 @@ class RowReader:
     @property
     def is_plain(self) -> bool:
         """Whether it outputs all rows of the files, with the columns of the table only."""
+        if isinstance(self.reader, MetadataReader):
+            return False
         reader = self.reader.reader if isinstance(self.reader, FeedReader) else self.reader
         is_marked = isinstance(self.reader, FeedReader) and not self.reader.is_plain
         return reader.predicate is None and not is_marked
+
+    def partitions(self, splits: Sequence[Split]) -> list[InputPartition]:
+        """Return one Spark partition per split of a plan, for `read`."""
+        if isinstance(self.reader, MetadataReader):
+            return [SplitPartition(located) for located in self.reader.located(splits)]
+        return partitions_of(splits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split; none for the dummy partition that Spark adds if there is nothing to read."""
@@ -67,10 +77,24 @@ def snapshot_rows(
     target: pa.Schema,
     predicate: BoundPredicate | None = None,
     *,
+    snapshot: Snapshot | None,
     verify: bool = True,
 ) -> RowReader:
-    """Return a reader of a plan's splits; the predicate is bound to the columns of `schema`."""
-    return RowReader(Reader(context, schema.fields, tuple(target.names), predicate, _THREADS, verify), target)
+    """Return a reader of a plan's splits.
+
+    Args:
+        context: of the table.
+        schema: the columns that it is read in.
+        target: the columns of the rows, also those of its metadata.
+        predicate: bound to the columns of `schema`.
+        snapshot: that is read.
+        verify: whether to check the checksums of pages.
+    """
+    names = tuple(target.names)
+    told = metadata_columns(names, schema)
+    own = tuple(name for name in names if name not in told)
+    reader = Reader(context, schema.fields, own, predicate, _THREADS, verify)
+    return RowReader(MetadataReader(reader, names, schema, snapshot) if told else reader, target)
 
 
 def stream_rows(feed: Feed, target: pa.Schema, *, watermark_column: bool = False) -> RowReader:

@@ -38,7 +38,7 @@ from anabranch.options import (
 from anabranch.spark.context.options import refuse_moment
 from anabranch.spark.context.tables import SnapshotView
 from anabranch.spark.lineage.portable_lineage import PortableOrigin, Where, here
-from anabranch.spark.rows.row_reader import partitions_of, snapshot_rows
+from anabranch.spark.rows.row_reader import snapshot_rows
 from anabranch.spark.rows.row_writer import RowWriter
 from anabranch.spark.source.clustering import last_load
 from anabranch.spark.types.columns import fields_from_spark
@@ -62,11 +62,12 @@ class BatchReader(DataSourceReader):
             view.schema,
             target,
             self._predicate,
+            snapshot=view.snapshot,
             verify=FILE_CHECKSUM.of(view.table.options),
         )
 
     def partitions(self) -> Sequence[InputPartition]:
-        return partitions_of(self._view.plan(self._predicate).splits)
+        return self._rows.partitions(self._view.plan(self._predicate).splits)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._rows.read(partition)

@@ -12,7 +12,7 @@ DataFrame.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from anabranch.errors import OptionError, SchemaError
+from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field, LocalZonedTimestampType, VarCharType
 from anabranch.lineage.reads import state_read
@@ -37,6 +37,7 @@ from anabranch.options import (
     SCAN_WATERMARK_COLUMN,
     STREAM_SCHEMA,
 )
+from anabranch.scan.metadata import METADATA_FIELDS, columns_named, metadata_columns
 from anabranch.spark.context.options import refuse_catalog_options, spelled
 from anabranch.spark.context.tables import NewestState, columns_of, open_table, view_of
 from anabranch.spark.lineage.lookups import tell
@@ -100,6 +101,7 @@ class AnabranchSource(DataSource):
         table = open_table(options)
         text = STREAM_SCHEMA.of(options)
         began = table.schema if text is None else TableSchema.from_json(text.encode(), path=STREAM_SCHEMA.key)
+        refuse_in_stream(metadata_columns(schema.names, began))
         target = check_columns(began, schema, options)
         reader = stream_reader(table, target, options, notices=self.notices, schema=began)
         reader.slots = self.slots
@@ -133,6 +135,7 @@ def stream_follower(schema: StructType, options: Mapping[str, str], *, notices: 
     """
     asked = spelled(options, is_checked=True)
     table = open_table(asked)
+    refuse_in_stream(metadata_columns(schema.names, table.schema))
     return follower(table, check_columns(table.schema, schema, asked), asked, notices=notices)
 
 
@@ -166,7 +169,7 @@ def source_with(
 
 def _chosen(schema: TableSchema, options: Mapping[str, str]) -> tuple[Field, ...]:
     names = SCAN_COLUMNS.of(options)
-    return schema.fields if names is None else tuple(schema.field(name) for name in names)
+    return schema.fields if names is None else columns_named(names, schema)
 
 
 def _of_stream(columns: tuple[Field, ...], options: Mapping[str, str]) -> tuple[Field, ...]:
@@ -200,6 +203,16 @@ def refuse_added(options: Mapping[str, str]) -> None:
         )
 
 
+def refuse_in_stream(names: Sequence[str]) -> None:
+    """Raise `UnsupportedFeatureError` if a stream is asked for metadata columns, of these names."""
+    if names:
+        raise UnsupportedFeatureError(
+            f"a stream was asked for {', '.join(names)}, which only batch reads have",
+            feature="metadata-columns",
+            hint="leave them out; _watermark is a column of streams, with scan.watermark-column.",
+        )
+
+
 def check_columns(schema: TableSchema, asked: StructType, options: Mapping[str, str]) -> pa.Schema:
     """Return the Arrow schema of a read, with the columns that Spark was given, if these go with the table's.
 
@@ -207,7 +220,7 @@ def check_columns(schema: TableSchema, asked: StructType, options: Mapping[str, 
     added since then do not matter to a stream that is under way. Raises `SchemaError` if they do not go with
     the table's.
     """
-    known = {f.name: f for f in (*schema.fields, *_added(options))}
+    known = {f.name: f for f in (*METADATA_FIELDS, *schema.fields, *_added(options))}
     there = spark_schema([known[name] for name in asked.names if name in known])
     if _shape(asked) not in (_shape(there), _shape(there, nullable=True)):
         chosen = spark_schema(_chosen(schema, options))
