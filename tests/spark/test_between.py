@@ -74,6 +74,39 @@ def test_in_sql_it_is_an_option_behind_the_table(lake):
     assert with_whole.collect()[0][0] == 8
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "paimon_incremental_query('lake.db.t', 'second', 6)",
+        "PAIMON_INCREMENTAL_QUERY ( \"lake.`db`.t\" , 2,\n '6' ) AS x",
+    ],
+)
+def test_a_function_of_what_was_added(lake, call):
+    spark = lake._spark
+    anabranch.spark.attach(spark, lake.url, catalog="lake")
+    assert ids(spark.sql(f"SELECT id FROM {call} WHERE id >= 20")) == EXPECTED
+    assert ids(lake.sql(f"SELECT id FROM {call} WHERE id >= 20")) == EXPECTED
+    joined = f"SELECT count(*) FROM lake.db.t AS whole JOIN {call} USING (id)"
+    assert spark.sql(joined).first()[0] == len(EXPECTED)
+
+
+def test_a_function_by_times(lake):
+    times = [s.time_millis for s in lake.table("db.t").snapshots()]
+    first, last = min(times), sorted(times)[-2]
+    text = f"paimon_incremental_between_timestamp('db.t', '{first}', '{last}')"
+    expected = lake.table("db.t").with_options({"incremental-between-timestamp": f"{first},{last}"}).scan()
+    assert ids(lake.sql(f"SELECT id FROM {text}")) == sorted(expected.to_arrow()["id"].to_pylist())
+
+
+def test_a_function_that_is_none_is_told_how_to_be_written(lake):
+    with pytest.raises(anabranch.AnabranchError, match="paimon_incremental_query") as found:
+        lake.sql("SELECT * FROM paimon_incremental_query('db.t', 'second')")
+    assert "incremental-between" in str(found.value)
+    assert [tuple(r) for r in lake.sql("SELECT 'paimon_incremental_query(1)' AS c").collect()] == [
+        ("paimon_incremental_query(1)",)
+    ]
+
+
 def test_lineage_says_which_snapshots_were_read(lake):
     with lake.job("added"):
         rows = lake.sql("SELECT id, y FROM db.t /*+ OPTIONS('incremental-between' = '2,4') */")

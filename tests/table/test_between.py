@@ -8,7 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.arrow import reader
-from anabranch.errors import InvalidInputError, NotFoundError, OptionError, UnsupportedFeatureError
+from anabranch.errors import InvalidInputError, NotFoundError, OptionError, SqlError, UnsupportedFeatureError
 from tests.support.tables import ids_of, make_table, rows
 
 
@@ -59,8 +59,20 @@ def test_every_way_gives_the_same_rows(lake, table, text, expected):
         f"SELECT id FROM db.t /*+ OPTIONS('incremental-between' = '{text}') */ WHERE v LIKE 'v%' ORDER BY id"
     )
     assert [row["id"] for row in found.collect()] == expected
+    call = f"paimon_incremental_query ('db.t', '{start}', {end if isinstance(end, int) else repr(end)})"
+    assert sorted(row["id"] for row in lake.sql(f"SELECT x.id FROM {call} AS x").collect()) == expected
     assert sorted(view.scan().to_polars(lazy=True).select("id").collect()["id"]) == expected
     assert view.scan(limit=1).to_arrow().num_rows == min(1, len(expected))
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["('db.t', 1)", "(db.t, 1, 2)", "('db.t', 1 + 1, 2)", "('db..t', 1, 2)", "('', 1, 2)", "('db.t', 'it''s', 2)"],
+)
+def test_a_function_that_is_not_understood_says_how(lake, table, call):
+    with pytest.raises(SqlError, match="paimon_incremental_query") as found:
+        lake.sql(f"SELECT * FROM paimon_incremental_query{call}")
+    assert "incremental-between" in str(found.value)
 
 
 def test_savepoints_and_names_name_moments(table):

@@ -15,6 +15,7 @@ from anabranch.duck.session import DuckSession, key_of, opened, same_name
 from anabranch.duck.statements import check_reads, explained, only_spark
 from anabranch.duck.words import Word, statements_of, words_of
 from anabranch.errors import AnabranchError, SqlError
+from anabranch.streaming.between_calls import between_calls
 from anabranch.table import upkeep_statements
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def sql(lake: Lake, statement: str) -> SqlRows:
     parts = statements_of(statement)
     if len(parts) > 1:
         raise SqlError(f"one statement is expected, found {len(parts)}", hint="call sql() for each of them.")
-    statement = parts[0] if parts else ""
+    statement = _with_hints(parts[0] if parts else "")
     words = words_of(statement)
     told = upkeep_statements.answer(statement, lambda parts: opened(lake, parts))
     if told is None:
@@ -83,6 +84,13 @@ def sql(lake: Lake, statement: str) -> SqlRows:
     with in_our_words(statement, session.failures):
         relation = session.connection.sql(text)
     return SqlRows(statement, relation, session.failures)
+
+
+def _with_hints(statement: str) -> str:
+    """Return the statement with a hint behind the table in place of a function of what was added to it."""
+    for start, end, text in reversed([*between_calls(words_of(statement))]):
+        statement = f"{statement[:start]}{text}{statement[end:]}"
+    return statement
 
 
 def _tables(connection: DuckDBPyConnection, text: str) -> set[tuple[str, ...]]:

@@ -105,7 +105,7 @@ def _follows_from_partitions(scan: Scan) -> bool:
 
 def _of_partitions(scan: Scan) -> pl.DataFrame:
     """Return the partitions of the scan, with their row counts."""
-    files = scan.plan().files
+    files = scan.live_files()
     rows = files.group_by("partition", maintain_order=True).agg(pl.col("row_count").sum())
     if scan.predicate is None or rows.is_empty():
         return rows

@@ -8,6 +8,7 @@ from typing import Final
 
 from anabranch.errors import SqlError
 from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
+from anabranch.streaming.between_calls import between_calls
 
 _OPTIONS_HINT: Final = re.compile(r"/\*\+\s*OPTIONS\s*(\(.*\))\s*\*/", re.IGNORECASE | re.DOTALL)
 
@@ -17,6 +18,11 @@ def rewritten(statement: str) -> str:
     for rewrite in REWRITES:
         statement = rewrite(statement)
     return statement
+
+
+def functions_of_changes(statement: str) -> str:
+    """Rewrite ``FROM paimon_incremental_query('t', 1, 2)`` to the table with a hint, which is rewritten in its turn."""
+    return spliced(statement, [*between_calls(words_of(statement))])
 
 
 def options_hints(statement: str) -> str:
@@ -74,7 +80,12 @@ def windows(statement: str) -> str:
     return spliced(statement, pieces)
 
 
-REWRITES: Final[tuple[Callable[[str], str], ...]] = (options_hints, properties_of_tables, windows)
+REWRITES: Final[tuple[Callable[[str], str], ...]] = (
+    functions_of_changes,
+    options_hints,
+    properties_of_tables,
+    windows,
+)
 """Rewrites in the order in which they are applied."""
 
 _CUMULATED: Final = (

@@ -1,5 +1,6 @@
 package anabranch;
 
+import java.util.Locale;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.parser.ParameterContext;
@@ -8,7 +9,7 @@ import org.apache.spark.sql.execution.SparkSqlParser;
 
 /**
  * Spark's parser, which also understands FROM t /*+ OPTIONS('k' = 'v') *&#47;: to Spark that is FROM t WITH ('k' = 'v').
- * What is a text, a name or a comment is told as Spark's lexer does, and as scanner.py does for lake.sql.
+ * So is FROM paimon_incremental_query('t', 'a', 'b'), with the option that the function stands for. What is a text, a name or a comment is told as Spark's lexer does, and as scanner.py does for lake.sql.
  */
 public class HintParser extends SparkSqlParser {
     /** Texts, raw texts, names and comments to the end of a line, in which a hint is none; and words. Without backtracking. */
@@ -20,6 +21,14 @@ public class HintParser extends SparkSqlParser {
     private static final Pattern OPTIONS =
         Pattern.compile("/\\*\\+\\s*OPTIONS\\s*(\\(.*\\))\\s*\\*/", Pattern.DOTALL | Pattern.CASE_INSENSITIVE);
 
+    private static final String LITERAL = "\\s*(?:'([^'\"\\\\]*+)'|\"([^'\"\\\\]*+)\"|(\\d++))\\s*";
+
+    /** What follows the name of a function of what was added between two moments. */
+    private static final Pattern ARGUMENTS =
+        Pattern.compile("\\s*\\(" + LITERAL + "," + LITERAL + "," + LITERAL + "\\)");
+
+    private static final Pattern PART = Pattern.compile("`(?:[^`]|``)+`|[^.`]+");
+
     public LogicalPlan parsePlan(String text) {
         return super.parsePlan(rewritten(text));
     }
@@ -30,7 +39,7 @@ public class HintParser extends SparkSqlParser {
 
     /** The text with its hints as Spark understands them; as it is if something in it is never closed. */
     public static String rewritten(String text) {
-        if (text.indexOf("/*+") < 0) {
+        if (text.indexOf("/*+") < 0 && !text.toLowerCase(Locale.ROOT).contains("paimon_incremental_")) {
             return text;
         }
         StringBuilder made = new StringBuilder();
@@ -43,6 +52,12 @@ public class HintParser extends SparkSqlParser {
                 return text;
             }
             String found = text.substring(place, end);
+            String option = optionOf(found);
+            Matcher arguments = ARGUMENTS.matcher(text).region(end, text.length());
+            if (option != null && arguments.lookingAt()) {
+                found = between(option, arguments);
+                end = arguments.end();
+            }
             Matcher options = OPTIONS.matcher(found);
             if (found.startsWith("/*+") && options.matches()) {
                 if (isAfterSelect) {
@@ -59,6 +74,31 @@ public class HintParser extends SparkSqlParser {
             made.append(found);
         }
         return made.toString();
+    }
+
+    private static String optionOf(String word) {
+        if ("paimon_incremental_query".equalsIgnoreCase(word)) {
+            return "incremental-between";
+        }
+        return "paimon_incremental_between_timestamp".equalsIgnoreCase(word) ? "incremental-between-timestamp" : null;
+    }
+
+    private static String between(String option, Matcher arguments) {
+        StringBuilder made = new StringBuilder();
+        Matcher part = PART.matcher(literal(arguments, 0));
+        while (part.find()) {
+            String name = part.group();
+            made.append(made.length() == 0 ? "" : ".").append(name.startsWith("`") ? name : "`" + name + "`");
+        }
+        return made + " WITH ('" + option + "' = '" + literal(arguments, 1) + "," + literal(arguments, 2) + "')";
+    }
+
+    private static String literal(Matcher arguments, int number) {
+        String text = null;
+        for (int kind = 1; text == null && kind <= 3; kind++) {
+            text = arguments.group(3 * number + kind);
+        }
+        return text;
     }
 
     /** The end of a token; -1 if it has none. */
