@@ -53,3 +53,26 @@ def test_what_is_no_warehouse_is_said(warehouse, tmp_path):
             )
             assert done.returncode != 0
             assert "no warehouse" in done.stderr or "not a warehouse" in done.stderr
+
+
+@pytest.mark.parametrize("verb", [["describe", "db.p"], ["read", "db.p", "--limit", "5"], ["files", "db.p"]])
+def test_planning_does_not_load_pandas(tmp_path, verb):
+    """Arrow loads it behind our back, where it is installed, for some ways to NumPy."""
+    pytest.importorskip("pandas")
+    table = anabranch.connect(str(tmp_path)).create_table("db.p", "id BIGINT, p STRING", partition_by="p")
+    table.append([{"id": n, "p": None if n == 3 else f"p{n % 3}"} for n in range(10)])
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SCRIPT.format(heavy=("pandas", "duckdb", "pyspark")),
+            "-w",
+            str(tmp_path),
+            *verb,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout
+    assert done.stderr.strip() == ""

@@ -67,7 +67,14 @@ def test_every_way_gives_the_same_rows(lake, table, text, expected):
 
 @pytest.mark.parametrize(
     "call",
-    ["('db.t', 1)", "(db.t, 1, 2)", "('db.t', 1 + 1, 2)", "('db..t', 1, 2)", "('', 1, 2)", "('db.t', 'it''s', 2)"],
+    [
+        "('db.t', 1)",
+        "(db.t, 1, 2)",
+        "('db.t', 1 + 1, 2)",
+        "('db..t', 1, 2)",
+        "('', 1, 2)",
+        "('db.t', 'it''s', 2)",
+    ],
 )
 def test_a_function_that_is_not_understood_says_how(lake, table, call):
     with pytest.raises(SqlError, match="paimon_incremental_query") as found:
