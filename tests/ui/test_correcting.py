@@ -1,16 +1,21 @@
 """A correction done wholly by the page: killed, gone on with, published, and taken back."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
 import anabranch
 from tests.support.tables import rows
 from tests.ui.browser import accessibility, browsing, need_browser, settle, show, visiting
+from tests.ui.client import Client
 from tests.ui.conftest import serving
+from tests.ui.test_correction import post
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -108,3 +113,43 @@ def test_a_correction_is_killed_gone_on_with_and_taken_back(spoilt):
         assert values(spoilt) == wrong
         show(seen, "#/table/db.orders?tab=branches")
         seen.get_by_text("replaced main, undone").first.wait_for()
+
+
+def wait_for(client, what, seconds=600):
+    """How a command stands, once something is so of it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = client.get("progress")[1]
+        if what(found):
+            return found
+        time.sleep(0.5)
+    raise AssertionError(found)
+
+
+def test_a_correction_outlives_its_page_and_the_next_page_sees_it(spoilt):
+    """The server is killed, not the command: a new one says so, starts no second one, and goes on once the first has ended."""
+    jobs = str(spoilt / "right.py")
+    words = ["-w", str(spoilt / "w"), "ui", "--no-browser", "--port", "0", "--allow-actions", "--jobs", jobs]
+    body = {"what": "run", "table": "db.orders", "tag": "good", "tables": ["db.orders", "db.clean"]}
+    with subprocess.Popen(
+        [sys.executable, "-m", "anabranch", *words], stdout=subprocess.PIPE, text=True
+    ) as page:
+        url, port = re.search(r"(http://127\.0\.0\.1:(\d+)/\S+)", page.stdout.readline()).groups()
+        client = Client(SimpleNamespace(url=url, port=int(port)))
+        assert post(client, body)[0] == 200
+        with serving(spoilt / "w", allow_actions=True, jobs=[jobs]) as server:
+            other = Client(server)
+            found = wait_for(other, lambda told: told is not None)
+            assert (found["table"], found["tag"]) == ("db.orders", "good")
+            page.kill()
+            page.wait()
+            found = other.get("progress")[1]
+            assert found is None or found["elsewhere"]
+            if found is not None:
+                status, said = post(other, body)
+                assert (status, "is carried out by process" in said["message"]) == (409, True)
+            wait_for(other, lambda told: told is None)
+            if values(spoilt)[-1] == (5, "V5-WRONG"):
+                assert post(other, body)[0] == 200
+                assert wait_for(other, lambda told: told["exit"] is not None)["exit"] == 0
+    assert values(spoilt) == [(i, f"V{i}-RIGHT") for i in range(6)]

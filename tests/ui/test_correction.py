@@ -1,6 +1,10 @@
 """Correcting from the page: nothing without leave, nothing that was not confirmed, and by the same command as in a terminal."""
 
 import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -139,3 +143,82 @@ def test_what_the_page_sends_is_no_option_of_the_command():
         "--",
         "--undo",
     ]
+
+
+HOLDING = """
+import sys, time
+import anabranch
+from anabranch.jobs.underway import Correction, carried_out
+
+what = Correction("correct-shop.orders-good", "shop.orders", "good", ("shop.orders", "shop.clean_orders"))
+with carried_out(anabranch.connect(sys.argv[1]), what, print) as tell:
+    tell("shop.orders: running ingest-orders")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def corrected_elsewhere(warehouse):
+    """A correction that goes on in a process that outlived its page."""
+    words = [sys.executable, "-c", HOLDING, str(warehouse)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            while process.stdout.readline() not in ("held\n", ""):
+                pass
+            yield process
+        finally:
+            process.kill()
+
+
+def progress_of(client, is_there):
+    """How a command stands; the page may know it as it was two seconds ago."""
+    for _ in range(100):
+        status, found = client.get("progress")
+        assert status == 200, found
+        if (found is not None) == is_there:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"progress stays {found}")
+
+
+def test_a_new_page_sees_a_correction_that_outlived_its_page(warehouse, tmp_path):
+    (tmp_path / "jobs.py").write_text(CLEANING, encoding="utf-8")
+    with serving(warehouse, allow_actions=True, jobs=[str(tmp_path / "jobs.py")]) as server:
+        client = Client(server)
+        _, plan = client.get("correction", table="shop.orders", tag="good")
+        body = {"what": "run", "table": "shop.orders", "tag": "good", "tables": plan["tables"]}
+        with corrected_elsewhere(warehouse) as process:
+            found = progress_of(client, is_there=True)
+            assert (found["table"], found["tag"], found["exit"]) == ("shop.orders", "good", None)
+            assert found["tables"] == ["shop.orders", "shop.clean_orders"]
+            assert f"process {process.pid} on " in found["elsewhere"]
+            status, said = post(client, body)
+            assert status == 409
+            assert f" is carried out by process {process.pid} on " in said["message"]
+            assert said["hint"]
+            second = subprocess.run(
+                [sys.executable, "-c", HOLDING, str(warehouse)], check=False, capture_output=True, text=True
+            )
+            assert second.returncode == 1
+            assert f"is carried out by process {process.pid} on " in second.stderr
+            process.kill()
+            process.wait()
+            assert progress_of(client, is_there=False) is None
+        with corrected_elsewhere(warehouse):  # whoever comes after one that was killed need not wait
+            assert progress_of(client, is_there=True)["elsewhere"]
+    assert server.site.actions.process_id is None
+
+
+def test_a_damaged_record_of_a_correction_stops_nobody(warehouse):
+    record = warehouse / "_corrections" / "correct-shop.x-good" / "run-1"
+    record.parent.mkdir(parents=True)
+    record.write_bytes(b"{")
+    try:
+        with serving(warehouse) as server:
+            found = progress_of(Client(server), is_there=True)
+        assert found["elsewhere"] == "an unknown process"
+        assert "damaged" in found["lines"][0]
+    finally:
+        record.unlink()
+        record.parent.rmdir()

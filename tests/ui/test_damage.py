@@ -273,7 +273,7 @@ def test_the_page_names_what_is_damaged_and_goes_on(whole, tmp_path):
         seen.get_by_text("Its file cannot be read").wait_for()
         show(seen, f"#/table/{T}?tab=rows")
         alert.filter(has_text="snapshot-13").first.wait_for()
-        seen.get_by_label("At").fill("good")
+        seen.get_by_role("combobox", name="At").fill("good")
         seen.keyboard.press("Enter")
         settle(seen)
         seen.get_by_text("50 rows shown").wait_for()

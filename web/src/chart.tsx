@@ -9,7 +9,7 @@ const HEIGHT = 120, PAD = 6, MOST = 400;
 export function Trend({ points: given, show, label }: { points: [number, number, number][]; show: (value: number) => string; label: string }) {
   const [box, width] = useWidth();
   const points = useMemo(() => {
-    const ordered = [...given].sort((a, b) => a[1] - b[1]), at = places(ordered.map(([millis]) => millis));
+    const ordered = [...given].sort((a, b) => b[1] - a[1]), at = places(ordered.map(([millis]) => millis));
     return ordered.map(([, , value], i): [number, number] => [at[i]!, value]).sort((a, b) => a[0] - b[0]);
   }, [given]);
   const drawn = useMemo(() => (points.length <= MOST ? points : points.filter((_, i) => i % Math.ceil(points.length / MOST) === 0 || i === points.length - 1)), [points]);

@@ -7,7 +7,7 @@ import { Badge, Card, Command, Damaged, Problem, Waiting } from "./parts";
 import { go, to } from "./route";
 import type { About, Correcting, Lake, Progress, Step, TableFacts } from "./types";
 
-const LOOK_EVERY = 1000;
+const LOOK_EVERY = 1000, LOOK_AGAIN = 10_000;
 
 export function CorrectView({ given, about, now }: { given: URLSearchParams; about: About; now: number }) {
   const table = given.get("table"), tag = given.get("tag");
@@ -17,7 +17,16 @@ export function CorrectView({ given, about, now }: { given: URLSearchParams; abo
   useEffect(() => {
     if (report) return;
     let stopped = false;
-    const look = (): void => { ask<Progress | null>("progress").then(found => { if (!stopped) { setProgress(found); if (found?.exit === null) timer = setTimeout(look, LOOK_EVERY); else next(n => n + 1); } }, () => undefined); };
+    let isFirst = true;
+    const look = (): void => {
+      ask<Progress | null>("progress").then(found => {
+        if (stopped) return;
+        setProgress(found);
+        if (found?.exit !== null && isFirst) next(n => n + 1);
+        isFirst = false;
+        timer = setTimeout(look, found?.exit === null ? LOOK_EVERY : LOOK_AGAIN);  // another process may begin one too
+      }, () => undefined);
+    };
     let timer = setTimeout(look, 0);
     return () => { stopped = true; clearTimeout(timer); };
   }, [running]);
@@ -184,11 +193,12 @@ function Run({ progress, now, started }: { progress: Progress; now: number; star
   const kind = running ? "fair" : progress.exit === 0 ? "good" : "replaced";
   const state = running ? (progress.stopped ? "stopping" : "running") : progress.exit === 0 ? "done" : progress.stopped ? "stopped" : `ended with ${progress.exit}`;
   return (
-    <Card title={`${title} ${progress.table} from ${progress.tag}`} aside={<span role="status"><Badge kind={kind}>{state}</Badge></span>}>
+    <Card title={`${title} ${progress.table}${progress.tag === null ? "" : ` from ${progress.tag}`}`} aside={<span role="status"><Badge kind={kind}>{state}</Badge></span>}>
+      {progress.elsewhere && <p class="notice">It is carried out by {progress.elsewhere}, which this page did not start, perhaps a page that is gone. Wait for its end: what is not done then goes on here.</p>}
       <ul class="plain states">{progress.tables.map(name => { const [kind, said] = stateOf(name, progress); return <li key={name}><b>{name}</b> <Badge kind={kind}>{said}</Badge></li>; })}</ul>
-      <p class="muted">Begun <span title={time(progress.millis)}>{ago(progress.millis, Math.max(now, progress.millis))}</span>, {number(progress.lines.length)} lines.</p>
+      <p class="muted">Begun <span title={time(progress.millis)}>{ago(progress.millis, Math.max(now, progress.millis))}</span>{!progress.elsewhere && `, ${number(progress.lines.length)} lines`}.</p>
       <pre ref={log} class="log" tabIndex={0} aria-label="What it says">{progress.lines.join("\n") || "…"}</pre>
-      {running && <button type="button" onClick={stop}>{progress.stopped ? "Kill it" : "Stop"}</button>}
+      {running && !progress.elsewhere && <button type="button" onClick={stop}>{progress.stopped ? "Kill it" : "Stop"}</button>}
       {!running && progress.exit !== 0 && progress.what === "run" && <p>What was done stays. Start it again: it goes on where it was.</p>}
       {failure && <Problem failure={failure} />}
     </Card>

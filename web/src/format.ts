@@ -29,12 +29,12 @@ const LAST = 253_402_300_799_999;
 /** Whether a time can be one at which somebody committed. What is not is shown as the number that it is, and drawn elsewhere. */
 export const likely = (millis: number): boolean => millis >= 0 && millis <= LAST;
 
-/** Where to draw times of one order: what no clock says stands where its neighbour does. */
+/** Where to draw times, which are given newest first: what no clock says stands where its neighbour does. */
 export function places(times: number[]): number[] {
   const found: (number | null)[] = times.map(one => (likely(one) ? Number(one) : null));
   for (let i = 1; i < found.length; i++) found[i] ??= found[i - 1]!;
   for (let i = found.length - 2; i >= 0; i--) found[i] ??= found[i + 1]!;
-  return found.map((one, i) => one ?? i);
+  return found.map((one, i) => one ?? found.length - i);
 }
 
 /** Times of events may lie before the epoch, and be of any size; numbers beyond JavaScript's come as text. */

@@ -82,7 +82,8 @@ export interface Correcting {
   plan: { table: string; taken_out: [number, number][]; taken_from: string[]; steps: Step[]; beside: string[]; warnings: string[]; name: string; done: boolean; took_millis: number | null };
   tables: string[]; told: string[]; undo: { number: number; tables: string[] } | null; command: string; damaged: Damage[];
 }
-export interface Progress { what: string; table: string; tag: string; millis: number; tables: string[]; lines: string[]; exit: number | null; stopped: boolean }
+/** `elsewhere` is the process that carries it out, where this page's server did not start it. */
+export interface Progress { what: string; table: string; tag: string | null; millis: number; tables: string[]; lines: string[]; exit: number | null; stopped: boolean; elsewhere: string | null }
 export interface Producer {
   table: string; snapshot: number; time_millis: number; kind: string; problems: string[];
   entry: { job: string; run: string | null; code: string | null; columns?: Record<string, string[]>; inputs: Record<string, unknown>[] } | null;

@@ -101,6 +101,8 @@ class Board:
     storage: Storage
     """Store of the warehouse."""
     runtime: Runtime = field(default=SYSTEM)
+    folder: str = FOLDER
+    """Where the records lie."""
 
     def newest(self, key: str) -> JobRecord | None:
         """Return the record of the process that has a job, or had it last.
@@ -108,7 +110,7 @@ class Board:
         Raises `StorageError`, or `UnsupportedFeatureError` if a newer version wrote it.
         """
         for number, modified_millis in sorted(self._numbers(key).items(), reverse=True):
-            path = _path(key, number)
+            path = self._path(key, number)
             try:
                 return JobRecord.from_json(self.storage.get(path), key=key, number=number, path=path)
             except NotFoundError:
@@ -128,31 +130,31 @@ class Board:
 
     def _numbers(self, key: str) -> dict[int, int]:
         """Return the numbers, each with when its record was written."""
-        found = {info.path.rpartition("/")[2]: info for info in self.storage.list(f"{FOLDER}/{key}")}
+        found = {info.path.rpartition("/")[2]: info for info in self.storage.list(f"{self.folder}/{key}")}
         matches = ((_RUN.fullmatch(name), info) for name, info in found.items())
         return {int(match[1]): info.modified_millis for match, info in matches if match is not None}
 
     def claim(self, record: JobRecord) -> bool:
         """Store the record of a process that takes a job; False if another one was quicker."""
-        if not self.storage.put_if_absent(_path(record.key, record.number), record.to_json()):
+        if not self.storage.put_if_absent(self._path(record.key, record.number), record.to_json()):
             return False
         old = [number for number in self.numbers(record.key) if number < record.number]
-        self.storage.delete_many([_path(record.key, number) for number in old])
-        self.storage.delete_many([_ask(record.key, n, what) for n in old for what in _ASKS])
+        self.storage.delete_many([self._path(record.key, number) for number in old])
+        self.storage.delete_many([self._ask(record.key, n, what) for n in old for what in _ASKS])
         return True
 
     def write(self, record: JobRecord) -> None:
         """Store a record anew."""
-        self.storage.put(_path(record.key, record.number), record.to_json(), durable=False)
+        self.storage.put(self._path(record.key, record.number), record.to_json(), durable=False)
 
     def ask(self, record: JobRecord, what: Ask) -> None:
         """Ask the process of a record for something."""
         content = json.dumps(asdict(Process.own())).encode()
-        self.storage.put(_ask(record.key, record.number, what), content, durable=False)
+        self.storage.put(self._ask(record.key, record.number, what), content, durable=False)
 
     def withdraw(self, record: JobRecord, what: Ask) -> None:
         """Take back what this process asked, if it has not been taken in yet."""
-        path = _ask(record.key, record.number, what)
+        path = self._ask(record.key, record.number, what)
         try:
             if _asker(self.storage.get(path)) == Process.own():
                 self.storage.delete(path)
@@ -161,7 +163,7 @@ class Board:
 
     def is_asked(self, record: JobRecord, what: Ask) -> bool:
         """Whether the process of a record has not taken in yet what was asked."""
-        return self.storage.exists(_ask(record.key, record.number, what))
+        return self.storage.exists(self._ask(record.key, record.number, what))
 
     def asked(self, record: JobRecord) -> dict[Ask, str]:
         """Return what was asked of a record's process, and by whom. Each is returned once.
@@ -169,9 +171,9 @@ class Board:
         A job is not left to a process that has died since it asked for it: nobody would run it.
         """
         found: dict[Ask, str] = {}
-        there = {info.path for info in self.storage.list(f"{FOLDER}/{record.key}")}
+        there = {info.path for info in self.storage.list(f"{self.folder}/{record.key}")}
         for what in _ASKS:
-            path = _ask(record.key, record.number, what)
+            path = self._ask(record.key, record.number, what)
             if path not in there:
                 continue
             try:
@@ -185,7 +187,7 @@ class Board:
 
     def all(self) -> Iterator[JobRecord]:
         """Yield the newest record of every job, by its key."""
-        for folder in sorted(self.storage.list_folders(FOLDER)):
+        for folder in sorted(self.storage.list_folders(self.folder)):
             found = self.newest(folder.rpartition("/")[2])
             if found is not None:
                 yield found
@@ -197,7 +199,7 @@ class Board:
             if now - record.written_millis > KEPT_MILLIS and (
                 record.is_over or record.process.is_dead() is not False
             ):
-                self.storage.delete_folder(f"{FOLDER}/{record.key}")
+                self.storage.delete_folder(f"{self.folder}/{record.key}")
 
     def is_alive(self, record: JobRecord) -> bool:
         """Whether the process of a record still runs the job; of one of another machine by whether its record is written.
@@ -219,13 +221,11 @@ class Board:
             self.runtime.sleeper.sleep(1.0)
         return False
 
+    def _path(self, key: str, number: int) -> str:
+        return f"{self.folder}/{key}/run-{number}"
 
-def _path(key: str, number: int) -> str:
-    return f"{FOLDER}/{key}/run-{number}"
-
-
-def _ask(key: str, number: int, what: Ask) -> str:
-    return f"{FOLDER}/{key}/ask-{number}-{what}"
+    def _ask(self, key: str, number: int, what: Ask) -> str:
+        return f"{self.folder}/{key}/ask-{number}-{what}"
 
 
 def _asker(content: bytes) -> Process:

@@ -15,7 +15,7 @@ from anabranch.ui.asked import Asked
 from anabranch.ui.history import snapshot_prefix
 from anabranch.ui.lake_view import DAMAGED_GROUP
 from anabranch.ui.site import Site
-from anabranch.verbs.corrections import planned_correction
+from anabranch.verbs.corrections import planned_correction, underway
 from anabranch.verbs.legible import Unread
 
 if TYPE_CHECKING:
@@ -43,8 +43,23 @@ def plan(site: Site, asked: Asked) -> dict[str, Any]:
 
 
 def progress(site: Site, asked: Asked) -> dict[str, Any] | None:
-    """Return how the last command stands."""
-    return site.actions.told()
+    """Return how the command stands that this page runs, else what another process corrects, else how the last one ended."""
+    own = site.actions.told()
+    if own is not None and own["exit"] is None:
+        return {**own, "elsewhere": None}
+    for other in site.kept_lately("underway", lambda: underway(site.lake, site.runtime), seconds=2.0):
+        return {
+            "what": "run",
+            "table": other.what.table,
+            "tag": other.what.tag,
+            "millis": other.since_millis,
+            "tables": list(other.what.tables),
+            "lines": [] if other.said is None else [other.said],
+            "exit": None,
+            "stopped": False,
+            "elsewhere": other.process,
+        }
+    return None if own is None else {**own, "elsewhere": None}
 
 
 def act(site: Site, asked: Asked) -> dict[str, Any] | None:
@@ -52,7 +67,8 @@ def act(site: Site, asked: Asked) -> dict[str, Any] | None:
 
     Raises:
         InvalidInputError: the server allows no actions, or the request cannot be understood.
-        CommitConflictError: other tables than those that were confirmed would change, or a command is running.
+        CommitConflictError: other tables than those that were confirmed would change, or a command is running, of this page or
+            another one.
     """
     if not site.allow_actions:
         raise InvalidInputError(
@@ -82,6 +98,13 @@ def act(site: Site, asked: Asked) -> dict[str, Any] | None:
         raise CommitConflictError(
             f"this changes {', '.join(changed)}, which is not what was confirmed", hint="look at it again."
         )
+    for other in underway(site.lake, site.runtime):
+        shared = [name for name in other.what.tables or (other.what.table,) if name in changed]
+        if shared:
+            raise CommitConflictError(
+                f"a correction of {', '.join(shared)} is carried out by {other.process} already, which this page did not start",
+                hint="wait for its end; it goes on here where that was, if it is not done.",
+            )
     words = command(site.warehouse, what, table, tag, jobs=site.jobs, checks=site.checks, tables=changed)
     return site.actions.start(words, what, table, tag, tables=changed, millis=site.now)
 

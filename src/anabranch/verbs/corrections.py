@@ -29,8 +29,10 @@ from anabranch.verbs.verb import argument, option, verb
 if TYPE_CHECKING:
     from anabranch.cascade import CascadePlan, CascadeResult
     from anabranch.jobs.job import Job
+    from anabranch.jobs.underway import Underway
     from anabranch.kernel.replacement.group_result import GroupResult
     from anabranch.lake import Lake
+    from anabranch.runtime import Runtime
 
 
 Plan = Annotated[
@@ -117,12 +119,12 @@ def correct(
             reason=reason,
             only=only,
         )
-        is_done = plan_correction(lake, table, from_tag, declared, name=name).is_done
+        to_do = plan_correction(lake, table, from_tag, declared, name=name)
 
         def carry_out(lake: Lake, **how: Any) -> CascadeResult:
             return run_correction(lake, table, from_tag, declared, options, name=name, checks=checks, **how)
 
-        made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
+        made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), to_do)
         return told.corrected(made, jobs, checked)
 
 
@@ -192,12 +194,12 @@ def cascade(
             *(not hold, tuple(by_hand or ()), settings(audit), tuple(accept_empty_state or ())),
             *(caller.by, reason),
         )
-        is_done = plan_cascade(lake, table, declared).is_done
+        to_do = plan_cascade(lake, table, declared)
 
         def carry_out(lake: Lake, **how: Any) -> CascadeResult:
             return run_cascade(lake, table, declared, options, **how)
 
-        made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), is_done=is_done)
+        made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), to_do)
         return told.corrected(made, jobs)
 
 
@@ -207,6 +209,13 @@ def planned_correction(warehouse: str, table: str, tag: str, files: Sequence[str
 
     caller = Caller(warehouse)
     return plan_correction(caller.lake(), table, tag, _declared(caller, files, None, None))
+
+
+def underway(lake: Lake, runtime: Runtime) -> list[Underway]:
+    """Return the corrections that processes carry out now; see `anabranch.jobs.underway`."""
+    from anabranch.jobs.underway import underway as found
+
+    return found(lake, runtime)
 
 
 def _undo(
@@ -244,12 +253,20 @@ def _on_spark(
     what: str,
     carry_out: Callable[..., CascadeResult],
     how: tuple[str | None, Sequence[str] | None, int],
-    *,
-    is_done: bool,
+    to_do: CascadePlan,
 ) -> CascadeResult:
-    """Carry it out in the session of a procedure, or with a Spark that is started if a job is to run."""
-    if caller.is_of_sql or is_done:
+    """Carry it out in the session of a procedure, or with a Spark that is started if a job is to run.
+
+    Raises `JobTakenError`: another process carries it out.
+    """
+    from anabranch.jobs.underway import Correction, carried_out
+
+    if to_do.is_done:
         return carry_out(caller.lake())
+    what_for = Correction(to_do.name, to_do.table, to_do.tag, to_do.tables)
+    if caller.is_of_sql:
+        with carried_out(caller.lake(), what_for, lambda _: None) as tell:
+            return carry_out(caller.lake(), tell=tell)
     from anabranch.cascade import on_spark
     from anabranch.jobs.command import check_spark
     from anabranch.jobs.local_spark import local_spark
@@ -260,6 +277,7 @@ def _on_spark(
     check_spark()
     master, conf, max_restarts = how
     with (
+        carried_out(caller.lake(), what_for, caller.say) as tell,
         caller.statuses(changes=False) as shown,
         stopping() as stop,
         local_spark(
@@ -272,4 +290,4 @@ def _on_spark(
     ):
         policy = Policy(most=max_restarts)
         runner = on_spark(stop, policy=policy, on_status=shown.update, on_event=shown.trace)
-        return carry_out(connect(caller.warehouse, spark=session), runner=runner, stop=stop, tell=caller.say)
+        return carry_out(connect(caller.warehouse, spark=session), runner=runner, stop=stop, tell=tell)
