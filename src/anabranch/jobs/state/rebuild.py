@@ -93,12 +93,6 @@ def next_batch(before: str, ends: Options, watermark: int) -> str:
     return text
 
 
-def batch_without_rows(before: str, watermark: int) -> str:
-    """Return the offset log file of a batch that reads nothing after the one before, under another watermark."""
-    version, metadata, *lines = before.split("\n")
-    return "\n".join([version, json.dumps({**json.loads(metadata), "batchWatermarkMs": watermark}), *lines])
-
-
 def _end_option(options: Mapping[str, str]) -> Any:
     return json.loads(options.get(SCAN_START_OFFSET.key) or options[STARTING_OFFSETS])
 

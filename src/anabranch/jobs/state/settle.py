@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
+from anabranch.jobs.state.closing import closing_watermark, without_rows
 from anabranch.jobs.state.far_enough import Since
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators
 from anabranch.jobs.state.origins import origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.reach import reach_of
-from anabranch.jobs.state.rebuild import batch_without_rows, first_batch, next_batch
+from anabranch.jobs.state.rebuild import first_batch, next_batch
 from anabranch.jobs.topics import STARTING_OFFSETS
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import main_by_uuid, main_of
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.provenance.job_states import job_states
-from anabranch.lineage.model import LineageEntry, TableInput, entry_or_none
-from anabranch.lineage.spark_offsets import inputs_between, parse_batch_offsets
+from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.runtime import SYSTEM
 from anabranch.streaming.begun import BegunState, begun_state, record_begun_state
@@ -138,52 +136,16 @@ class _Settling:
         if isinstance(held, str):
             return self._caught_up(former, held)
         self._check_positions(held)
-        watermark = self._closing(former, held)
+        watermark = closing_watermark(former.storage, held, self.point, self.prepared.table.context)
         carry(held, self.checkpoint.storage, self._moved)
         if watermark is not None:
-            following = batch_without_rows(
-                self.checkpoint.storage.get(f"offsets/{held.batch}").decode(), watermark
-            )
+            following = without_rows(self.checkpoint.storage.get(f"offsets/{held.batch}").decode(), watermark)
             self.checkpoint.storage.put(f"offsets/{held.batch + 1}", following.encode())
         return self._state(
             "carried",
             self.point.batch + 1,
             f"as it was after batch {self.point.batch} of query {self.point.query}",
         )
-
-    def _closing(self, former: JobCheckpoint, held: HeldState) -> int | None:
-        """Return the watermark of the batch after the point's, if that one read nothing and only emitted what was closed.
-
-        Spark plans such a batch right after one that has moved the watermark, and not when a query starts: what it
-        emitted would be missing until new rows come.
-        """
-        text = held.offsets(held.batch)
-        assert text is not None, "its state was found with it"
-        with suppress(NotFoundError):
-            after = parse_batch_offsets(former.storage.get(f"offsets/{held.batch + 1}").decode())
-            read = inputs_between(parse_batch_offsets(text), after, {})
-            return None if any(one.start != one.end for one in read) else after.batch_watermark
-        following = next(self._following_commits(), None)
-        if following is None or following.engine.batch != held.batch + 1:
-            return None
-        is_lookup = [isinstance(read, TableInput) and read.is_state for read in following.consumed]
-        return following.watermark if all(is_lookup) else None
-
-    def _following_commits(self) -> Iterator[LineageEntry]:
-        """Yield what the commits of the query say that the table's branch does not begin with, as far as they are there."""
-        fork = self.prepared.table.context.fork
-        origin = (
-            None if fork is None else main_by_uuid(self.prepared.table.context, fork.snapshot.branch_uuid)
-        )
-        if fork is None or origin is None:
-            return
-        for number in count(fork.snapshot.id + 1):
-            snapshot = origin.snapshots.find(number)
-            if snapshot is None:
-                return
-            entry = entry_or_none(snapshot)
-            if entry is not None and entry.engine.query == self.point.query:
-                yield entry
 
     def _caught_up(self, former: JobCheckpoint, why: str) -> BegunState:
         """From the state after an earlier batch, and what the sources had from there up to the point.

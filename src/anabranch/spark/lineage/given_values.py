@@ -192,6 +192,8 @@ class _Look:
                 return self._literals > _MOST_LITERALS or _is_computed(expression, parent)
             case "VariableReference":
                 return True
+            case "AttributeReference":
+                return False  # most expressions are such, and each question to the JVM costs
             case _ if kind.startswith("Python") and _has_data_of_python(expression):
                 return True
         return any(self._in_expression(one, kind) for one in each(expression.children()))
