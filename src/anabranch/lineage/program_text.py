@@ -25,6 +25,8 @@ _SHORTEST_PART: Final = 4
 """Shorter text around a value may stand anywhere by chance."""
 
 _TEXTS: Final[dict[tuple[str, int], _File]] = {}
+_FOUND: Final[dict[tuple[int, int], tuple[_File, ...]]] = {}
+"""The texts, by the number of modules and of files that were read."""
 
 
 def is_written_at(value: str, file: str, line: int) -> bool:
@@ -70,28 +72,39 @@ def is_part_of_text(statement: str, start: int, end: int, *, around: int = 2) ->
     The statement may have been rewritten elsewhere, as `lake.sql` and hints are: then some more of what is around it counts.
     """
     least = end - start + around
-    first, last = max(start - _SHORTEST_PART, 0), min(end + _SHORTEST_PART, len(statement))
-    near = statement[first:last]
-    for text in _texts():
-        for part in text.parts:
-            place = statement.find(part)
-            while place >= 0:
-                if place <= start and end <= place + len(part) and len(part) >= least:
-                    return True
-                place = statement.find(part, place + 1)
-            if start - first == _SHORTEST_PART and _has_word(part, near):
-                return True
+    texts = _texts()
+    if any(
+        first <= start and end <= last and last - first >= least for first, last in _spans(statement, texts)
+    ):
+        return True
+    first, last = start - _SHORTEST_PART, min(end + _SHORTEST_PART, len(statement))
+    return first >= 0 and any(_has_word(text.joined, statement[first:last]) for text in texts)
+
+
+@functools.lru_cache(maxsize=4)
+def _spans(statement: str, texts: tuple[_File, ...]) -> tuple[tuple[int, int], ...]:
+    """Return where text constants of the program stand in a statement."""
+    found = []
+    for part in (part for text in texts for part in text.parts):
+        place = statement.find(part)
+        while place >= 0:
+            found.append((place, place + len(part)))
+            place = statement.find(part, place + 1)
+    return tuple(found)
+
+
+def _has_word(text: str, near: str) -> bool:
+    """Whether a text has another in it that is not cut within a word at its end."""
+    place = text.find(near)
+    while place >= 0:
+        after = text[place + len(near) : place + len(near) + 1]
+        if not (near[-1].isalnum() and after.isalnum()):
+            return True
+        place = text.find(near, place + 1)
     return False
 
 
-def _has_word(part: str, near: str) -> bool:
-    """Whether a text has another in it which is not cut within a word at its end."""
-    place = part.find(near)
-    after = part[place + len(near) : place + len(near) + 1]
-    return place >= 0 and not (near[-1].isalnum() and after.isalnum())
-
-
-@dataclass
+@dataclass(eq=False)
 class _File:
     """The text of one file."""
 
@@ -107,6 +120,11 @@ class _File:
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }
         return tuple(part for part in found if len(part) >= _SHORTEST_PART)
+
+    @cached_property
+    def joined(self) -> str:
+        """The same as one text."""
+        return "\0".join(self.parts)
 
     @cached_property
     def arguments(self) -> dict[str | None, frozenset[str]]:
@@ -222,11 +240,14 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _texts() -> Iterator[_File]:
-    for path in _files():
-        text = _of_file(path)
-        if text is not None:
-            yield text
+def _texts() -> tuple[_File, ...]:
+    """Return the texts of the program; they are looked for again once there are more modules, or cells."""
+    found = _FOUND.get((len(sys.modules), len(linecache.cache)))
+    if found is None:
+        found = tuple(text for path in _files() if (text := _of_file(path)) is not None)
+        _FOUND.clear()
+        _FOUND[len(sys.modules), len(linecache.cache)] = found  # reading them adds to the cache
+    return found
 
 
 def _files() -> Iterator[str]:
