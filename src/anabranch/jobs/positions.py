@@ -84,7 +84,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
         if entry.job != job:
             others[entry.job] = None
             continue
-        if entry.engine.query is None:
+        if entry.engine.query is None and not _streams(entry):
             # A program of the job's name took rows away, or added some: a stream of that name is where it was.
             programs.append((snapshot, entry))
             continue
