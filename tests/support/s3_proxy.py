@@ -21,7 +21,8 @@ class Misdeed:
     times: int = 1
     lose_answer: bool = False  # the server acts on the request, the client never hears of it
     lose_request: bool = False  # the connection breaks before the server sees it
-    answer: int | None = None  # the proxy answers with this status itself
+    answer: int | None = None  # the proxy answers with this status itself, and this body
+    body: bytes = b""
     instead: Callable[[str, bytes], object] | None = None  # given path and content; the client hears "done"
     before: Callable[[], object] | None = None  # runs first, for whatever comes in between
 
@@ -69,7 +70,7 @@ def proxy_before(endpoint):
                 if misdeed.lose_request:
                     return self.break_off()
                 if misdeed.answer is not None:
-                    return self.reply(misdeed.answer, [], b"")
+                    return self.reply(misdeed.answer, [], misdeed.body)
                 if misdeed.instead is not None:
                     misdeed.instead(path, body)
                     return self.reply(200, [("ETag", '"whatever"')], b"")
