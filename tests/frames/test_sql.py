@@ -181,6 +181,21 @@ def test_a_connection_in_which_tables_are_views(lake):
     assert anabranch.duckdb(lake).sql("SELECT count(*) FROM lake.db.t").fetchall() == [(3,)]
 
 
+def test_a_connection_has_branches_and_system_tables_that_are_named(lake):
+    table = lake.table("db.t")
+    table.create_tag("of_main")
+    table.create_branch("apart", tag="of_main")
+    table.branch("apart").append(table.scan(limit=1).to_arrow())
+    connection = anabranch.duckdb(lake, "db.t$branch_apart", "db.t$snapshots")
+    count = 'SELECT (SELECT count(*) FROM db."t$branch_apart") - (SELECT count(*) FROM db.t)'
+    assert connection.sql(count).fetchall() == [(1,)]
+    assert connection.sql('SELECT count(*) FROM db."t$snapshots"').fetchall() == [
+        (len([*table.snapshots()]),)
+    ]
+    with pytest.raises(anabranch.NotFoundError, match="nowhere"):
+        anabranch.duckdb(lake, "db.t$branch_nowhere")
+
+
 def test_the_command_line_starts_no_jvm_to_read(lake, tmp_path, capsys):
     script = "SELECT id, dt FROM db.t ORDER BY id; SELECT count(*) AS n FROM db.t VERSION AS OF 1"
     assert run(["-w", str(tmp_path), "sql", "--json", script]) == 0

@@ -27,13 +27,20 @@ _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r'"((?:[^"]|"")*)"|([^."\s]+)')
 
 
-def duckdb(lake: Lake) -> DuckDBPyConnection:
+def duckdb(lake: Lake, *also: str) -> DuckDBPyConnection:
     """Return a DuckDB connection in which the lake's tables are views: ``connection.sql("SELECT * FROM db.t")``.
 
     The views show the tables as of this call; call it again for newer rows. A table that cannot be read
     has no view, and the log says why.
 
-    Raises `UnsupportedFeatureError` if DuckDB is not installed.
+    Args:
+        lake: the lake.
+        also: names of branches and system tables that get views too, such as ``db.t$branch_fix`` or ``db.t$snapshots``;
+            in SQL they need quotes: ``db."t$branch_fix"``.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+        NotFoundError: there is nothing of a name in `also`.
 
     Example:
         >>> connection = anabranch.duckdb(lake)
@@ -50,6 +57,9 @@ def duckdb(lake: Lake) -> DuckDBPyConnection:
             session.show(database, name)
         except AnabranchError as error:
             _LOG.warning("%s.%s has no view: %s", database, name, error)
+    for text in also:
+        database, _, name = text.partition(".")
+        session.show(database, name)
     return session.connection
 
 
