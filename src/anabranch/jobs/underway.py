@@ -75,7 +75,7 @@ def carried_out(lake: Lake, what: Correction, tell: Callable[[str], None]) -> It
     board.sweep()
     wanted = Wanted(what.name, what.name, what.table)
     try:
-        leases = take(board, [wanted], tell=lambda _: None)
+        leases = take(board, [wanted], tell=tell)
     except JobTakenError as error:
         others = [one for one in underway(lake) if one.what.name == what.name]
         who = others[0].process if others else "another process"

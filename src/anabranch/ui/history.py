@@ -233,7 +233,10 @@ def sampled(table: Table, most: int = _SAMPLE) -> list[Line]:
         except AnabranchError:  # which the history tells
             return None
 
-    return [*(line_of(one) for one in each(find, ids) if one is not None), line_of(head)]
+    return [
+        *(line_of(one) for one in each(find, ids, at=table.context.storage) if one is not None),
+        line_of(head),
+    ]
 
 
 def line_of(snapshot: Snapshot) -> Line:

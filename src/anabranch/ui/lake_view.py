@@ -13,7 +13,7 @@ from anabranch.ui.history import line_of, other_branches
 from anabranch.ui.lineage_view import lineage_of
 from anabranch.ui.site import Site, stamp
 from anabranch.verbs.legible import Unread
-from anabranch.verbs.parallel import each
+from anabranch.verbs.parallel import each_in
 
 _MOST_TABLES = 60
 """Tables whose facts one request gives."""
@@ -42,7 +42,7 @@ def about(site: Site, asked: Asked) -> dict[str, Any]:
 def lake(site: Site, asked: Asked) -> dict[str, Any]:
     """Return the names of all tables, the last corrections, and which of their records cannot be read."""
     bases, damaged = site.lake.databases(), Unread(hint=DAMAGED_GROUP)
-    names = each(site.lake.tables, bases)
+    names = each_in(site.lake, site.lake.tables, bases)
     groups = sorted(site.lake.groups(damaged), key=lambda group: group.number)[-_LAST:]
     return {
         "tables": [f"{base}.{name}" for base, found in zip(bases, names, strict=True) for name in found],
@@ -54,7 +54,7 @@ def lake(site: Site, asked: Asked) -> dict[str, Any]:
 def facts(site: Site, asked: Asked) -> dict[str, Any]:
     """Return facts of some tables, by name; of one that cannot be read, why."""
     names = list(asked.texts("name"))[:_MOST_TABLES]
-    return dict(zip(names, each(lambda name: _facts(site, name), names), strict=True))
+    return dict(zip(names, each_in(site.lake, lambda name: _facts(site, name), names), strict=True))
 
 
 def _facts(site: Site, name: str) -> dict[str, Any]:
