@@ -15,7 +15,7 @@
     * CommitRetriesExhaustedError
     * CommitOutcomeUnknownError: the commit may have happened; its files must not be deleted
     * SealedBranchError
-  * JobTakenError: another process runs the job
+  * JobTakenError: another process runs the job or the correction
   * CorruptTableError: a file of the table has invalid content
   * UnsupportedFeatureError: the table uses something this version does not implement
   * StorageError: the store failed
@@ -170,7 +170,7 @@ class SealedBranchError(CommitError):
 
 
 class JobTakenError(AnabranchError):
-    """Another process runs the job; nothing was started."""
+    """Another process runs the job, or carries out the correction; nothing was started."""
 
 
 class CorruptTableError(AnabranchError):

@@ -210,6 +210,30 @@ def test_a_new_page_sees_a_correction_that_outlived_its_page(warehouse, tmp_path
     assert server.site.actions.process_id is None
 
 
+def test_the_command_is_refused_too_before_it_starts_anything(warehouse, tmp_path):
+    (tmp_path / "jobs.py").write_text(CLEANING, encoding="utf-8")
+    words = [
+        "correct",
+        "shop.orders",
+        "--from-tag",
+        "good",
+        "--jobs",
+        str(tmp_path / "jobs.py"),
+        "--run",
+        "--yes",
+    ]
+    with corrected_elsewhere(warehouse) as process:
+        done = subprocess.run(
+            [sys.executable, "-m", "anabranch", "-w", str(warehouse), *words],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert f"this correction of shop.orders is carried out by process {process.pid} on " in done.stderr
+    assert "run again it goes on where that was" in done.stderr
+    assert done.returncode == 4
+
+
 def test_a_damaged_record_of_a_correction_stops_nobody(warehouse):
     record = warehouse / "_corrections" / "correct-shop.x-good" / "run-1"
     record.parent.mkdir(parents=True)

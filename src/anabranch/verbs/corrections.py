@@ -86,7 +86,8 @@ def correct(
     A branch of each table begins where it was right, the corrected jobs run on it, the checks decide, and one write puts
     all branches in the place of main. Run again after a failure or a kill it goes on where it was.
 
-    Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it.
+    Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it, with 4 if another process
+    carries it out.
     """
     from anabranch.cascade import CascadeOptions, plan_correction, run_correction, undo_correction
 
@@ -167,7 +168,8 @@ def cascade(
 
     Run again after a failure it goes on where it was.
 
-    Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it.
+    Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it, with 4 if another process
+    carries it out.
     """
     from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
 
