@@ -67,7 +67,10 @@ class Machine:
 
     def lose(self):
         stop(self.process)
-        shutil.rmtree(self.disk)
+        deadline = time.monotonic() + 60
+        while self.disk.exists():  # a process that is killed may finish the write that it is in
+            assert time.monotonic() < deadline
+            shutil.rmtree(self.disk, ignore_errors=True)
 
     def ends(self):
         assert self.process.wait(300) == 0, self.log.read_text()[-4000:]
