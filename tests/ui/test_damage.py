@@ -14,7 +14,7 @@ from anabranch.jobs.lease import Wanted, take
 from anabranch.jobs.status import Activity, JobStatus, State
 from anabranch.storage.open import open_storage
 from tests.ui import shop
-from tests.ui.browser import accessibility, browsing, settle, show, visiting
+from tests.ui.browser import accessibility, browsing, fits, settle, show, visiting
 from tests.ui.client import Client
 from tests.ui.conftest import serving
 
@@ -242,7 +242,8 @@ TABS = {
 
 
 @pytest.mark.long
-def test_the_page_names_what_is_damaged_and_goes_on(whole, tmp_path):
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
+def test_the_page_names_what_is_damaged_and_goes_on(whole, tmp_path, width, dark):
     url = tmp_path / "w"
     shutil.copytree(whole, url)
     for file in (
@@ -255,7 +256,7 @@ def test_the_page_names_what_is_damaged_and_goes_on(whole, tmp_path):
     with (
         browsing() as browser,
         serving(url) as server,
-        visiting(browser, server, excused="status of 500") as seen,
+        visiting(browser, server, width=width, dark=dark, excused="status of 500") as seen,
     ):
         alert = seen.get_by_role("alert")
         alert.filter(has_text="GROUP-1").wait_for()
@@ -266,6 +267,7 @@ def test_the_page_names_what_is_damaged_and_goes_on(whole, tmp_path):
             seen.get_by_text(told).first.wait_for()
             alert.filter(has_text="tag 'later'").first.wait_for()
             assert seen.get_by_text("tag 'later'").count() == 1, tab
+            assert fits(seen), tab
             assert accessibility(seen) == [], tab
         words = alert.locator(".command code").first.inner_text()
         assert words.endswith(f"verify {T}")
