@@ -153,7 +153,7 @@ def check(found, case, file):
     assert refused <= case.refused, {what: found[what][1] for what in refused - case.refused}
     for what in refused:
         assert file.name in found[what][1]["message"], found[what]
-        assert what == "rows" or found[what][1]["hint"], found[what]
+        assert found[what][1]["hint"], found[what]
     for table, facts in found["facts"][1].items():
         assert "problem" not in facts or (table == T and "facts" in case.refused), facts
 

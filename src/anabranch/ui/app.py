@@ -19,6 +19,7 @@ from anabranch.errors import (
     AlreadyExistsError,
     AnabranchError,
     CommitConflictError,
+    CorruptTableError,
     InvalidInputError,
     NotFoundError,
 )
@@ -46,6 +47,8 @@ _MOST_WATCHED: Final = 60
 MOST_STREAMS: Final = 40
 """Pages that may wait for changes at once; each looks at its tables again and again."""
 _NOBODY_WAITS: Final = 499
+_DAMAGED: Final = "`anabranch verify` of the table tells what depends on it, `anabranch repair` makes it again where it can."
+"""What to do about a damaged file, where the error does not say it."""
 _AT_ONCE: Final = 4
 """Answers that are made at once. Each thread has memory of its own."""
 
@@ -140,7 +143,8 @@ async def _answered(make: Callable[[], Any], workers: anyio.CapacityLimiter) -> 
         give_back()
         return Response(body, media_type="application/json")
     except AnabranchError as error:
-        return _failure(_status(error), type(error).__name__, error.message, error.hint)
+        hint = error.hint or (_DAMAGED if isinstance(error, CorruptTableError) else None)
+        return _failure(_status(error), type(error).__name__, error.message, hint)
     except Exception as error:  # the page says so, and goes on
         _LOG.exception("an answer of the page failed")
         return _failure(500, type(error).__name__, str(error))
