@@ -145,6 +145,20 @@ def test_the_newest_snapshot_is_deleted_by_hand(caplog):
     assert _ids(table) == [0, 1, 2, 3, 9]
 
 
+def test_the_newest_snapshot_of_a_far_store_is_deleted_by_hand():
+    """Who saw the one before it does not commit in its place."""
+    table = _table(True)
+    far = anabranch.Table(replace(table.context, storage=FaultyStorage(table.context.storage, is_far=True)))
+    assert ids_of(far) == [0, 1, 2, 3]
+    table.append(rows(4, 1))
+    table.context.storage.delete("snapshot/snapshot-5")
+    with pytest.raises(CorruptTableError, match="is not there; the newest that is there is 4"):
+        far.append(rows(9, 1))
+    table.repair()
+    far.append(rows(9, 1))
+    assert _ids(table) == [0, 1, 2, 3, 4, 9]
+
+
 def _overtaken(table, call, where, meanwhile):
     """The table as somebody has it who is overtaken right before a call."""
     storage = FaultyStorage(table.context.storage, [run("before", call, lambda _: meanwhile(), where=where)])

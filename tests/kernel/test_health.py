@@ -8,11 +8,13 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.errors import StorageError
 from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.file_paths import odd_files
 from anabranch.kernel.repair.health import size_text
 from anabranch.runtime import Runtime, SystemClock
 from tests.streaming.history import History
+from tests.support.faults import FaultyStorage, fail
 from tests.support.tables import make_table, rows
 
 _names = itertools.count()
@@ -218,3 +220,12 @@ def test_sizes_are_spelled_for_people():
         "3.0 TB",
         "5,120 PB",
     ]
+
+
+def test_a_store_that_does_not_answer_is_no_damage():
+    table = new_table()
+    for i in range(3):
+        table.append(rows(i, 1))
+    storage = FaultyStorage(table.context.storage, [fail("get", times=50, where="snapshot/snapshot-2")])
+    with pytest.raises(StorageError):
+        anabranch.Table(replace(table.context, storage=storage)).health()

@@ -155,6 +155,16 @@ class TestPositions:
         (answer,) = sink.lineage.positions(2)
         assert [source.position for source in answer.sources] == [at(5), {"visits": {"0": 7}}]
 
+    def test_who_goes_on_without_a_query_counts_too(self, lake, chain):
+        raw, _, _ = chain
+        sink = lake.create_table("db.sink", SCHEMA)
+        commit_of(sink, "stream", "q1", SourceInput("kafka", "source 0", at(0), at(5)))
+        commit_of(sink, "stream", None, SourceInput("kafka", "source 0", at(5), at(9)))
+        with lake.job("stream"):  # rows of a table as it was: the stream is where it was
+            sink.append(raw.scan().to_arrow())
+        (answer,) = sink.lineage.positions()
+        assert (answer.commit, answer.sources[0].position) == (2, at(9))
+
     def test_inside_of_a_snapshot(self, lake, chain):
         raw, _, _ = chain
         sink = lake.create_table("db.sink", SCHEMA)

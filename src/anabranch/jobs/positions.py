@@ -84,7 +84,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
         if entry.job != job:
             others[entry.job] = None
             continue
-        if entry.engine.query is None and not _streams(entry):
+        if entry.engine.query is None and not entry.streams:
             # A program of the job's name took rows away, or added some: a stream of that name is where it was.
             programs.append((snapshot, entry))
             continue
@@ -95,7 +95,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
             break
         is_complete = is_complete or entry.engine.batch == 0
         _check_complete(entry, snapshot, main)
-        for read in _streams(entry):
+        for read in entry.streams:
             found.setdefault(_slot(read), read)
     if newest is None:
         for snapshot, entry in programs:
@@ -127,7 +127,7 @@ def first_positions(entries: Iterable[LineageEntry]) -> dict[str, KnownPositions
         if entry.is_of_no_job:
             continue
         begun = found.setdefault(entry.job, {})
-        for read in _streams(entry):
+        for read in entry.streams:
             begin = _begin_of(read)
             if _slot(read) not in begun and begin is not None:
                 begun[_slot(read)] = _recorded(read, begin)
@@ -227,7 +227,7 @@ def check_goes_on(main: TableContext, moment: Snapshot, job: Job) -> None:
 def _is_made_anew(snapshot: Snapshot, entry: LineageEntry) -> bool:
     """Whether a commit of a job replaced all rows, or, in a batch, those of the partitions that it makes."""
     said = overwritten(snapshot)
-    return said == {} or (said is not None and "dynamic" in said and not _streams(entry))
+    return said == {} or (said is not None and "dynamic" in said and not entry.streams)
 
 
 def content_of(main: TableContext, moment: Snapshot) -> Iterator[Snapshot]:
@@ -248,7 +248,7 @@ def _read_later(main: TableContext, moment: Snapshot, job: str, query: str | Non
     while (snapshot := main.snapshots.find(number)) is not None:
         entry = _entry(snapshot)
         if entry is not None and entry.job == job and entry.engine.query == query:
-            yield from _streams(entry)
+            yield from entry.streams
         number += 1
 
 
@@ -273,11 +273,6 @@ def _entry(snapshot: Snapshot) -> LineageEntry | None:
         return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
     except CorruptTableError:
         return None
-
-
-def _streams(entry: LineageEntry) -> list[Input]:
-    """Return the inputs read as streams; look-ups have no position."""
-    return [read for read in entry.consumed if not (isinstance(read, TableInput) and read.is_state)]
 
 
 def _check_complete(entry: LineageEntry, snapshot: Snapshot, main: TableContext) -> None:

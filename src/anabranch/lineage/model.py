@@ -163,6 +163,11 @@ class LineageEntry:
             return self.inputs
         return tuple(read for read in self.inputs if not read.is_lookup)
 
+    @property
+    def streams(self) -> tuple[Input, ...]:
+        """Those of them that were read as streams; a table as it was at a moment has no position."""
+        return tuple(read for read in self.consumed if not (isinstance(read, TableInput) and read.is_state))
+
     watermark: int | None = None
     """Event-time watermark that a batch of a stream ran under, epoch milliseconds, 0 for none yet; None if not known."""
     millis: int | None = None

@@ -115,7 +115,9 @@ class History:
         for place in islice(places, _TRIED_AGAIN):
             try:
                 found = table.context.snapshots.find(self._lines[place].id)
-            except AnabranchError:
+            except AnabranchError as error:
+                if error.retryable:
+                    raise
                 continue
             if found is None:
                 return False
@@ -230,7 +232,9 @@ def sampled(table: Table, most: int = _SAMPLE) -> list[Line]:
     def find(number: int) -> Snapshot | None:
         try:
             return snapshots.find(number)
-        except AnabranchError:  # which the history tells
+        except AnabranchError as error:  # which the history tells
+            if error.retryable:
+                raise
             return None
 
     return [

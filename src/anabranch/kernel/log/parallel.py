@@ -2,7 +2,7 @@
 
 What counts is not how many calls are needed, but how many must wait for each other: on an object store each round
 trip takes tens of milliseconds. `each` and `stream` run `AT_ONCE` calls at a time, and `AT_ONCE_FAR` where they know
-that the store is far away: `n` calls take `n / AT_ONCE_FAR` rounds.
+that the store is far away: `n` calls take `n / AT_ONCE_FAR[0]` rounds.
 
 `reading` is for requests that do not depend on each other's answers. On a store that is far away all of them are made
 at once; on one that is near, each when its answer is asked for, in the order in which they are asked for. So whoever
@@ -29,12 +29,13 @@ R = TypeVar("R")
 
 AT_ONCE: Final = 16
 """Number of concurrent requests."""
-AT_ONCE_FAR: Final = 64
-"""The same of a store that is far away; requests that are made within others of them are `AT_ONCE`."""
+AT_ONCE_FAR: Final = (64, 4, 1)
+"""The same of a store that is far away; then of requests made within others, and within those."""
 _FEW: Final = 8
 _AHEAD: Final = 64
 """Number of answers, and of requests to come, that a stream holds."""
 _WITHIN: Final = local()
+"""Of a thread that makes requests for others: how many pools are around it, as `depth`."""
 
 
 class Reading(Protocol):
@@ -111,8 +112,9 @@ def afterwards(work: Callable[[], None], *, at: Storage) -> None:
 
 def _pool(*, is_far: bool) -> ThreadPoolExecutor:
     """Make a pool for requests; its threads remember that they are of one, so that pools in pools stay small."""
-    at_once = AT_ONCE_FAR if is_far and not getattr(_WITHIN, "a_pool", False) else AT_ONCE
-    return ThreadPoolExecutor(at_once, initializer=partial(setattr, _WITHIN, "a_pool", True))
+    depth = getattr(_WITHIN, "depth", 0)
+    at_once = AT_ONCE_FAR[min(depth, len(AT_ONCE_FAR) - 1)] if is_far else AT_ONCE
+    return ThreadPoolExecutor(at_once, initializer=partial(setattr, _WITHIN, "depth", depth + 1))
 
 
 def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:

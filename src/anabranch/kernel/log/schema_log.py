@@ -82,25 +82,22 @@ class SchemaLog:
 
     def latest(self) -> TableSchema | None:
         """Return the schema with the highest id, or None where there is no table."""
-        if self._newest is None:
+        # Several threads may look at once, so each counts for itself.
+        newest, is_listed = self._newest, False
+        if newest is None:
             ids = self.ids()
             if not ids:
                 return None
-            self._newest = ids[-1]
-            if (
-                self._storage.is_far
-            ):  # a listing shows all that were there when it began; elsewhere a look is free
-                return self._newest_found()
-        while self._storage.exists(self._layout.schema_path(self._newest + 1)):
-            self._newest += 1
-        return self._newest_found()
-
-    def _newest_found(self) -> TableSchema | None:
-        assert self._newest is not None, "it was looked for"
-        newest = self.find(self._newest)
-        if newest is None and not self.ids():
+            newest, is_listed = ids[-1], True
+        # A listing shows all that were there when it began; where the store is near, a look is free.
+        if not (is_listed and self._storage.is_far):
+            while self._storage.exists(self._layout.schema_path(newest + 1)):
+                newest += 1
+        self._newest = newest
+        found = self.find(newest)
+        if found is None and not self.ids():
             return None  # the branch or table was removed since its schemas were listed
-        return newest or self.get(self._newest)
+        return found or self.get(newest)
 
     def add(self, schema: TableSchema) -> bool:
         """Store a new version; False if another writer took its id."""

@@ -222,9 +222,11 @@ class SnapshotLog:
             # Most often it is the newest still: then one round tells, and else the hint costs no round more.
             hinting, seen = begin(self.hinted_id), self._seen
             find = self._around(range(seen.id, seen.id + 2), begin)
-            found, hint = find(seen.id), hinting()
-            if found is not None and found.stamp == seen.stamp and (hint is None or hint <= seen.id + 1):
-                return found, find, None
+            found, above, hint = find(seen.id), find(seen.id + 1), hinting()
+            # A hint at what is not there may tell of a snapshot that somebody deleted.
+            is_known = hint is None or hint <= seen.id + (above is not None)
+            if found is not None and found.stamp == seen.stamp and is_known:
+                return found, lambda number: above if number == seen.id + 1 else self.find(number), None
         if hint is None:
             return None, self.find, None
         find = self._around(range(max(hint - 1, 1), hint + 2), begin)

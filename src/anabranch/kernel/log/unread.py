@@ -18,11 +18,14 @@ Unread = Callable[[str, AnabranchError], None]
 
 
 def tried(what: N, read: Callable[[], T], unread: Callable[[N, AnabranchError], object] | None) -> T | None:
-    """Return what `read` returns, or None once `unread` was called with its error; without `unread` that is raised."""
+    """Return what `read` returns, or None once `unread` was called with its error; without `unread` that is raised.
+
+    So is what may succeed later: a store that does not answer has damaged nothing.
+    """
     try:
         return read()
     except AnabranchError as error:
-        if unread is None:
+        if unread is None or error.retryable:
             raise
         unread(what, error)
         return None

@@ -72,7 +72,7 @@ class _Positions:
     def of_job(self, job: str) -> Positions:
         """Return how far a job had read its sources."""
         # A program of a job's name that took rows away, or added some, leaves its stream where it was.
-        named = [one for one in self.jobs[job] if one[1].query is not None] or self.jobs[job]
+        named = [one for one in self.jobs[job] if self._tells_positions(*one)] or self.jobs[job]
         part, newest = min(named, key=lambda one: _rank(*one))
         own = CommitRef(part.segment.branch, newest.snapshot)
         commit = self._store.commit(own)
@@ -100,6 +100,12 @@ class _Positions:
             self._title(own.branch_uuid),
             entry=None if commit is None else commit.entry,
         )
+
+    def _tells_positions(self, part: _Part, newest: NewestInput) -> bool:
+        if newest.query is not None:
+            return True
+        commit = self._store.commit(CommitRef(part.segment.branch, newest.snapshot))
+        return commit is not None and commit.entry is not None and bool(commit.entry.streams)
 
     def _parts(self, segments: Segments, above: _Rank) -> Iterator[_Part]:
         """Yield the parts of a table's content, with the commits of branches that were merged into it."""
