@@ -93,6 +93,18 @@ def test_a_writer_that_takes_its_late_snapshot_away_takes_no_commit_with_it(tabl
     assert not [p for p in _fresh(table).verify().problems if p.severity == "error"]
 
 
+@pytest.mark.parametrize("to", [4, 2])
+def test_a_writer_that_lost_its_number_to_a_late_one_does_not_build_on_it(table, to):
+    """Both had seen the same newest snapshot, which was rolled back before the late one was put."""
+    late = run(
+        "before", "put_if_absent", lambda _: _leave(table, _roll_back(table, to)), where="snapshot/snapshot-6"
+    )
+    through(table, FaultyStorage(table.context.storage, [late])).append(rows(60, 1))
+    assert ids_of(_fresh(table)) == [*range(to), 60]
+    _drop_hints(table)
+    assert ids_of(_fresh(table)) == [*range(to), 60]
+
+
 @pytest.mark.parametrize("hints", [True, False], ids=["hints", "no hints"])
 def test_acknowledged_commits_stay_and_rolled_back_rows_do_not_return(table, hints):
     _leave(table, _roll_back(table))

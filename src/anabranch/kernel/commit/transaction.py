@@ -225,7 +225,10 @@ def _commit(
 def _following(context: TableContext, head: Snapshot) -> Snapshot | None:
     """Return the snapshot that another writer put on top of the base; None if there is none, or it is a leftover."""
     found = context.snapshots.find(head.id + 1)
-    return found if found is not None and context.snapshots.follows(head, found) else None
+    if found is None or not context.snapshots.follows(head, found):
+        return None
+    # The base may have been rolled back before, and the writer not yet have looked.
+    return found if context.snapshots.still(head) is not None else None
 
 
 def _base(
