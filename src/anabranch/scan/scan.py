@@ -116,6 +116,7 @@ class Rows(Forms, Generic[S]):
 
         A batch is a dictionary: numbers and booleans are tensors, lists of numbers too, everything else is a list. Workers of
         the loader share the files, so that each row comes once: ``DataLoader(scan.to_torch(), batch_size=None, num_workers=4)``.
+        On an object store with ``multiprocessing_context="spawn"``: connections do not outlive a fork.
 
         Args:
             batch_size: rows of a batch; the last of each worker has fewer.

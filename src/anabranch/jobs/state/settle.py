@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
 from anabranch.jobs.state.closing import closing_watermark, without_rows
@@ -104,7 +104,7 @@ class _Settling:
                 if state.way == "rebuilt" and _CHANGED in obstacles:
                     state = replace(state, reason=f"{state.reason}; {_STAYS}")
                 break
-            except (NotFoundError, InvalidInputError) as error:
+            except (NotFoundError, InvalidInputError, CorruptTableError) as error:
                 obstacles.append(error.message)
         else:
             state = self._empty(obstacles)

@@ -38,9 +38,8 @@ def branch_names(context: TableContext) -> list[str]:
 def state_of(branch: TableContext) -> BranchState:
     """Return the state of a branch, read from the store anew."""
     root = branch.layout.branch_root
-    with reading(
-        branch.storage
-    ) as begin:  # in whatever order: what is asked later only shows what came later
+    # In whatever order: what is asked later only shows what came later.
+    with reading(branch.storage) as begin:
         listing, snapshots = begin(lambda: [*branch.storage.list(root)]), begin(branch.snapshots.ids)
         files = {info.path.rpartition("/")[2] for info in listing()}
         if DELETING_FILE in files:
