@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from anabranch.ui.actions import command
+from tests.ui.browser import browsing, show, visiting
 from tests.ui.client import Client
 from tests.ui.conftest import serving
 
@@ -78,7 +79,7 @@ def test_a_page_that_only_shows_acts_on_nothing(page):
         client, {"what": "run", "table": "shop.orders", "tag": "good", "tables": ["shop.orders"]}
     )
     assert (status, said["message"]) == (400, "this page only shows")
-    assert client.get("progress") == (200, None)
+    assert client.get("progress") == (200, [])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_a_page_that_only_shows_acts_on_nothing(page):
 def test_other_sites_act_on_nothing(acting, headers):
     body = {"what": "run", "table": "shop.orders", "tag": "good", "tables": ["shop.orders"]}
     assert post(acting, body, **headers)[0] in (401, 403, 415)
-    assert acting.get("progress") == (200, None)
+    assert acting.get("progress") == (200, [])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_other_sites_act_on_nothing(acting, headers):
 def test_what_was_not_confirmed_is_not_done(acting, body, status):
     found, said = post(acting, body)
     assert found == status, said
-    assert acting.get("progress") == (200, None)
+    assert acting.get("progress") == (200, [])
 
 
 @pytest.mark.parametrize(
@@ -176,8 +177,8 @@ def progress_of(client, is_there):
     for _ in range(100):
         status, found = client.get("progress")
         assert status == 200, found
-        if (found is not None) == is_there:
-            return found
+        if bool(found) == is_there:
+            return found[0] if found else None
         time.sleep(0.1)
     raise AssertionError(f"progress stays {found}")
 
@@ -234,6 +235,22 @@ def test_the_command_is_refused_too_before_it_starts_anything(warehouse, tmp_pat
     assert done.returncode == 4
 
 
+def test_a_correction_elsewhere_hides_neither_others_nor_how_the_last_one_here_ended(warehouse):
+    with serving(warehouse, allow_actions=True, jobs=["jobs.py"]) as server, corrected_elsewhere(warehouse):
+        words = [sys.executable, "-c", "print('db.x: no')"]
+        server.site.actions.start(words, "run", "db.x", "good", tables=["db.x"], millis=1)
+        for _ in range(100):
+            status, found = Client(server).get("progress")
+            if [one["exit"] for one in found] == [0, None]:
+                break
+            time.sleep(0.1)
+        assert status == 200
+        assert [(one["table"], one["exit"], one["elsewhere"] is None) for one in found] == [
+            ("db.x", 0, True),
+            ("shop.orders", None, False),
+        ]
+
+
 def test_a_damaged_record_of_a_correction_stops_nobody(warehouse):
     record = warehouse / "_corrections" / "correct-shop.x-good" / "run-1"
     record.parent.mkdir(parents=True)
@@ -246,3 +263,43 @@ def test_a_damaged_record_of_a_correction_stops_nobody(warehouse):
     finally:
         record.unlink()
         record.parent.rmdir()
+
+
+def elsewhere(*tables):
+    """What the server tells of a correction in another process."""
+    about = {"what": "run", "table": tables[0], "tag": "good", "millis": 1, "tables": tables, "lines": []}
+    return {**about, "exit": None, "stopped": False, "elsewhere": "process 7 on other-host"}
+
+
+def test_the_page_waits_only_for_corrections_of_its_tables_and_looks_again_after_a_failure(
+    warehouse, tmp_path
+):
+    (tmp_path / "jobs.py").write_text(CLEANING, encoding="utf-8")
+    other, same = elsewhere("shop.other"), elsewhere("shop.other", "shop.clean_orders")
+    told, away = [other], []
+
+    def answer(route):
+        if away:
+            route.fulfill(json={"message": away.pop()}, status=500)
+        else:
+            route.fulfill(json=told)
+
+    with (
+        serving(warehouse, allow_actions=True, jobs=[str(tmp_path / "jobs.py")]) as server,
+        browsing() as browser,
+        visiting(browser, server, excused="500") as seen,
+    ):
+        from playwright.sync_api import expect
+
+        seen.route("**/api/progress*", answer)
+        show(seen, "#/correct?table=shop.orders&tag=good")
+        sure, runs = seen.get_by_label("Yes, change main of"), seen.locator("main .log")
+        expect(runs).to_have_count(1, timeout=30_000)
+        expect(sure).to_be_enabled(timeout=30_000)
+        away.append("away")
+        told.append(same)
+        expect(runs).to_have_count(2, timeout=30_000)
+        expect(sure).to_be_disabled(timeout=30_000)
+        assert not away, "it looked again after a failure"
+        told.remove(same)
+        expect(sure).to_be_enabled(timeout=30_000)

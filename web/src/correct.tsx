@@ -11,43 +11,55 @@ const LOOK_EVERY = 1000, LOOK_AGAIN = 10_000;
 
 export function CorrectView({ given, about, now }: { given: URLSearchParams; about: About; now: number }) {
   const table = given.get("table"), tag = given.get("tag");
-  const [progress, setProgress] = useState<Progress | null>(null);
+  const [all, setAll] = useState<Progress[]>([]);
   const [turn, next] = useState(0);
-  const running = progress !== null && progress.exit === null;
+  const running = all.some(isRunning);
   useEffect(() => {
     if (report) return;
     let stopped = false;
-    let isFirst = true;
+    let last: number | null = null;
+    const again = (soon: boolean): void => { if (!stopped) timer = setTimeout(look, soon ? LOOK_EVERY : LOOK_AGAIN); };  // another process may begin one too
     const look = (): void => {
-      ask<Progress | null>("progress").then(found => {
+      ask<Progress[]>("progress").then(found => {
         if (stopped) return;
-        setProgress(found);
-        if (found?.exit !== null && isFirst) next(n => n + 1);
-        isFirst = false;
-        timer = setTimeout(look, found?.exit === null ? LOOK_EVERY : LOOK_AGAIN);  // another process may begin one too
-      }, () => undefined);
+        setAll(found);
+        const count = found.filter(isRunning).length;
+        if (last === null ? count === 0 : count > 0 && count < last) next(n => n + 1);  // at the end of the last one this begins anew
+        last = count;
+        again(count > 0);
+      }, () => again(running));
     };
     let timer = setTimeout(look, 0);
     return () => { stopped = true; clearTimeout(timer); };
   }, [running]);
-  const started = (found: Progress | null): void => setProgress(found);
+  const started = (found: Progress | null): void => setAll(known => [...(found ? [{ ...found, elsewhere: null }] : []), ...known.filter(one => one.elsewhere)]);
   const plan = useAsk<Correcting>(table && tag ? "correction" : null, { table, tag }, turn);
   const [last, setLast] = useState<{ key: string; value: Correcting } | null>(null);
   useEffect(() => { if (plan.value) setLast({ key: `${table} ${tag}`, value: plan.value }); }, [plan.value]);
   const found = plan.value ?? (last?.key === `${table} ${tag}` ? last.value : null);
-  const mine = progress !== null && progress.table === table && progress.tag === tag;
+  const isMine = (one: Progress): boolean => one.table === table && one.tag === tag, mine = all.filter(isMine);
+  const draw = (which: Progress[]) => which.map(one => <Run key={`${one.table} ${one.tag} ${one.elsewhere}`} progress={one} now={now} started={started} />);
   const published = found !== null && found.plan.done && found.undo !== null;
-  const run = progress && <Run progress={progress} now={now} started={started} />;
   return (
     <>
       <header class="head"><h1>Correct a table</h1></header>
       <p class="lead">Branches of the wrong table, and of every table made from it, begin where it was right. The corrected jobs write them again, and one write makes all of them main. Readers see all old rows or all new ones.</p>
-      <Stepper now={!table || !tag ? 0 : published && !running ? 3 : running || mine ? 2 : found ? 2 : 1} />
-      {progress && !mine && run}
+      <Stepper now={!table || !tag ? 0 : published && !mine.some(isRunning) ? 3 : found || mine.length ? 2 : 1} />
+      {draw(all.filter(one => !isMine(one)))}
       <Choose table={table} tag={tag} wrong={Number(given.get("wrong")) || null} about={about} />
-      {table && tag && (plan.failure ? <Problem failure={plan.failure} /> : !found ? <Waiting /> : <Plan found={found} table={table} tag={tag} about={about} running={running} started={started} progress={mine ? run : null} />)}
+      {table && tag && (plan.failure ? <Problem failure={plan.failure} /> : !found ? <Waiting /> : <Plan found={found} table={table} tag={tag} about={about} all={all} started={started} progress={draw(mine)} />)}
     </>
   );
+}
+
+/** Whether it goes on, here or in another process. */
+function isRunning(progress: Progress): boolean {
+  return progress.exit === null;
+}
+
+/** Whether nothing may change main of these tables now: this page does one thing at a time, and others do something with one of them. */
+function isBusy(all: Progress[], tables: string[]): boolean {
+  return all.some(one => isRunning(one) && (!one.elsewhere || one.tables.some(name => tables.includes(name))));
 }
 
 const STEPS = ["What is wrong", "What it reached", "Correct and publish", "Published"];
@@ -109,9 +121,9 @@ function Name({ table, wrong, about, known }: { table: string; wrong: number | n
 
 interface Tagged { name: string; snapshot: number }
 
-interface PlanProps { found: Correcting; table: string; tag: string; about: About; running: boolean; started: (found: Progress | null) => void; progress: ComponentChildren }
+interface PlanProps { found: Correcting; table: string; tag: string; about: About; all: Progress[]; started: (found: Progress | null) => void; progress: ComponentChildren }
 
-function Plan({ found, table, tag, about, running, started, progress }: PlanProps) {
+function Plan({ found, table, tag, about, all, started, progress }: PlanProps) {
   const { plan, undo } = found;
   return (
     <>
@@ -128,7 +140,7 @@ function Plan({ found, table, tag, about, running, started, progress }: PlanProp
         <Card title="3. Correct and publish">
           {!about.actions ? <><p>This page was started to look only. In a terminal:</p><Command text={found.command} /><p class="muted">Or start the page with <code>--allow-actions --jobs FILE</code>.</p></> :
             !about.jobs.length ? <p class="notice">No file of corrected jobs was named with the server: start it with <code>anabranch ui --allow-actions --jobs FILE</code>.</p> :
-            <Confirm what="run" title="Correct and publish" table={table} tag={tag} tables={found.tables} running={running} started={started}>
+            <Confirm what="run" title="Correct and publish" table={table} tag={tag} tables={found.tables} running={isBusy(all, found.tables)} started={started}>
               The jobs of {about.jobs.join(", ")} write to branches called <Badge kind="branch">{plan.name}</Badge>{about.checks.length > 0 && <>; the checks of {about.checks.join(", ")} must pass</>}. Then the branches become main of
             </Confirm>}
         </Card>
@@ -137,7 +149,7 @@ function Plan({ found, table, tag, about, running, started, progress }: PlanProp
       {undo && plan.done && (
         <Card title="4. Published">
           <p>Correction {undo.number} is main of {undo.tables.map((name, i) => <>{i > 0 && ", "}<a href={to(["table", name], { tab: "branches" })}>{name}</a></>)}. <a href={to(["table", table], { tab: "compare", left: `main@${tag}`, right: "main", rows: true })}>What came after {tag} now</a></p>
-          {about.actions ? <Confirm what="undo" title="Take it back" table={table} tag={tag} tables={undo.tables} running={running} started={started}>
+          {about.actions ? <Confirm what="undo" title="Take it back" table={table} tag={tag} tables={undo.tables} running={isBusy(all, undo.tables)} started={started}>
             If it is not what you wanted, the former mains become main again, of
           </Confirm> : <Command text={command("correct", table, "--from-tag", tag, "--undo")} />}
         </Card>

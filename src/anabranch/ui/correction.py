@@ -42,24 +42,26 @@ def plan(site: Site, asked: Asked) -> dict[str, Any]:
     }
 
 
-def progress(site: Site, asked: Asked) -> dict[str, Any] | None:
-    """Return how the command stands that this page runs, else what another process corrects, else how the last one ended."""
-    own = site.actions.told()
-    if own is not None and own["exit"] is None:
-        return {**own, "elsewhere": None}
-    for other in site.kept_lately("underway", lambda: underway(site.lake, site.runtime), seconds=2.0):
-        return {
+def progress(site: Site, asked: Asked) -> list[dict[str, Any]]:
+    """Return how the command stands, or ended, that this page ran last, and then what other processes correct."""
+    own, process_id = site.actions.told(), site.actions.process_id
+    found = site.kept_lately("underway", lambda: underway(site.lake, site.runtime), seconds=2.0)
+    others = [
+        {
             "what": "run",
             "table": other.what.table,
             "tag": other.what.tag,
             "millis": other.since_millis,
-            "tables": list(other.what.tables),
+            "tables": list(other.what.tables or (other.what.table,)),
             "lines": [] if other.said is None else [other.said],
             "exit": None,
             "stopped": False,
-            "elsewhere": other.process,
+            "elsewhere": str(other.process),
         }
-    return None if own is None else {**own, "elsewhere": None}
+        for other in found
+        if not other.is_by(process_id)
+    ]
+    return [*([] if own is None else [{**own, "elsewhere": None}]), *others]
 
 
 def act(site: Site, asked: Asked) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from anabranch.kernel.log.parallel import each
-from anabranch.storage.open import open_storage
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
@@ -19,4 +18,4 @@ R = TypeVar("R")
 
 def each_in(lake: Lake, ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Ask a lake about each item, as `each` does: few items too are asked about side by side where its store is far away."""
-    return each(ask, items, at=open_storage(lake.url, lake.storage_options))
+    return each(ask, items, at=lake._catalog.storage)  # noqa: SLF001 - its own store: only it knows where that is
