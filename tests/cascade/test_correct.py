@@ -3,7 +3,13 @@
 import pytest
 
 from anabranch.cascade import CascadeOptions, plan_correction, run_correction, undo_correction
-from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.errors import (
+    CommitConflictError,
+    CorruptTableError,
+    InvalidInputError,
+    JobTakenError,
+    NotFoundError,
+)
 from tests.branches.grouping import copy_of, lake_on, storage_of
 from tests.cascade.correcting import plus
 from tests.cascade.embedded import SCHEMA, batch, run, streaming
@@ -199,6 +205,24 @@ def test_a_column_that_main_got_since_the_tag_is_not_lost_and_the_corrected_job_
     assert found(lake) == wanted(8)
     rows = sorted(lake.table("db.orders").scan().to_arrow().to_pylist(), key=lambda row: row["id"])
     assert [row["w"] for row in rows] == [None] * 4 + [5, 6, 7, 8]
+
+
+def test_who_is_stopped_by_what_it_tells_before_the_last_step_publishes_nothing():
+    """As one is that has lost the correction to another process."""
+    lake, told = spoilt(), []
+    before = found(lake)
+
+    def tell(line):
+        told.append(line)
+        if line.startswith("publishing"):
+            raise JobTakenError("taken over")
+
+    with pytest.raises(JobTakenError):
+        correct(lake, tell=tell)
+    assert told[-1].startswith("publishing db.orders, "), "after all that is made on the branches"
+    assert found(lake) == before
+    correct(lake)
+    assert found(lake) == wanted(8)
 
 
 def test_what_else_was_changed_on_main_since_the_tag_is_not_lost():

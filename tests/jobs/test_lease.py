@@ -24,7 +24,8 @@ ELSEWHERE = Process("other-host", 7, "1", "another machine")
 @pytest.fixture
 def board(request):
     time = Time()
-    return Board(MemoryStorage(request.node.name), Runtime(clock=time, ids=time, sleeper=time))
+    runtime = Runtime(clock=time, ids=time, sleeper=time)
+    return Board(MemoryStorage(request.node.name, runtime=runtime), runtime)
 
 
 def running(batch=0):

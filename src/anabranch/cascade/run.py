@@ -91,7 +91,7 @@ def run_cascade(
         options: how.
         runner: runs a job; `on_spark` if None.
         stop: requests the end, which comes when the current job has ended.
-        tell: called with progress messages for people.
+        tell: called with progress messages for people, before each step; what it raises ends the run there.
 
     Raises:
         NotFoundError: there is no such table, or its main was never replaced.
@@ -261,6 +261,8 @@ class _Cascade:
             branch = self._table(step).context
             for part in step.jobs:
                 check_reads(self.work, step, part.job, branch, corrected)
+        # The last step before it: who has lost the correction to another process is stopped by what it tells.
+        self.tell(f"publishing {', '.join(self.work.plan.tables)}")
 
     def _left(self, step: CascadeStep, one: Affected) -> CascadeStep | None:
         """Return the step with what its batch jobs have not made again, if anything."""

@@ -11,15 +11,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Self
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.text.json_object import check_version
 from anabranch.jobs.process import UNKNOWN, Process, of_kind
 from anabranch.jobs.status import Activity, JobStatus, State
 from anabranch.jobs.supervise import Ask
 from anabranch.runtime import SYSTEM, Runtime
+from anabranch.storage.names import temporary_name
 from anabranch.storage.protocol import Storage
 
 FOLDER: Final = "_jobs"
@@ -115,13 +117,10 @@ class Board:
                 return JobRecord.from_json(self.storage.get(path), key=key, number=number, path=path)
             except NotFoundError:
                 continue  # removed by the next one
-            except (
-                CorruptTableError
-            ) as error:  # as after a loss of power: its next write mends it, if it lives
+            except CorruptTableError as error:
+                # As after a loss of power: its next write mends it, if it lives.
                 said = f"its record is damaged: {error.message}"
-                status = JobStatus(key, "", State.RUNNING, message=said)
-                since = modified_millis
-                return JobRecord(key, number, UNKNOWN, "", since, key, "", -1, modified_millis, status)
+                return _unread(key, number, modified_millis, said)
         return None
 
     def numbers(self, key: str) -> list[int]:
@@ -186,9 +185,14 @@ class Board:
         return found
 
     def all(self) -> Iterator[JobRecord]:
-        """Yield the newest record of every job, by its key."""
+        """Yield the newest record of every job, by its key; one that a newer version wrote as that of an unknown process."""
         for folder in sorted(self.storage.list_folders(self.folder)):
-            found = self.newest(folder.rpartition("/")[2])
+            key = folder.rpartition("/")[2]
+            try:
+                found = self.newest(key)
+            except UnsupportedFeatureError as error:  # stops nobody who wants another job
+                number, modified_millis = max(self._numbers(key).items(), default=(0, 0))
+                found = _unread(key, number, modified_millis, error.message)
             if found is not None:
                 yield found
 
@@ -196,10 +200,31 @@ class Board:
         """Remove the records of jobs that have been over, or silent, for a week."""
         now = self.runtime.clock.now_millis()
         for record in self.all():
-            if now - record.written_millis > KEPT_MILLIS and (
-                record.is_over or record.process.is_dead() is not False
+            if (
+                now - record.written_millis > KEPT_MILLIS
+                and (record.is_over or record.process.is_dead() is not False)
+                and self.silence_millis(record) > KEPT_MILLIS
             ):
                 self.storage.delete_folder(f"{self.folder}/{record.key}")
+
+    def silence_millis(self, record: JobRecord) -> int:
+        """Return for how long a record has not been written, by the store's clock where that of this machine calls it long."""
+        try:
+            written = self.storage.info(self._path(record.key, record.number)).modified_millis
+        except NotFoundError:  # another process has just taken the job
+            return 0
+        apart = self.runtime.clock.now_millis() - written
+        if abs(apart) <= SILENCE_SECONDS * 1000:
+            return max(0, apart)
+        probe = f"{self.folder}/{temporary_name('clock', self.runtime.ids.uuid())}"
+        try:
+            self.storage.put(probe, b"", durable=False)
+            return max(0, self.storage.info(probe).modified_millis - written)
+        except AnabranchError:  # it cannot be written to, or only read
+            return max(0, apart)
+        finally:
+            with suppress(AnabranchError):
+                self.storage.delete(probe)
 
     def is_alive(self, record: JobRecord) -> bool:
         """Whether the process of a record still runs the job; of one of another machine by whether its record is written.
@@ -226,6 +251,12 @@ class Board:
 
     def _ask(self, key: str, number: int, what: Ask) -> str:
         return f"{self.folder}/{key}/ask-{number}-{what}"
+
+
+def _unread(key: str, number: int, modified_millis: int, said: str) -> JobRecord:
+    """Return what stands for a record that cannot be read."""
+    status = JobStatus(key, "", State.RUNNING, message=said)
+    return JobRecord(key, number, UNKNOWN, "", modified_millis, key, "", -1, modified_millis, status)
 
 
 def _asker(content: bytes) -> Process:

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from anabranch.errors import AnabranchError, JobTakenError
-from anabranch.jobs.board import BEAT_SECONDS, Board, JobRecord
+from anabranch.errors import AnabranchError, JobTakenError, StorageError
+from anabranch.jobs.board import BEAT_SECONDS, SILENCE_SECONDS, Board, JobRecord
 from anabranch.jobs.process import Process
 from anabranch.jobs.status import JobStatus, State
 from anabranch.jobs.supervise import Ask
@@ -31,6 +31,11 @@ class Wanted:
     """See `anabranch.jobs.board.JobRecord`."""
     job: str
     sink: str
+    kind: str = "job"
+    """What it is, for people."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} '{self.job}'"
 
 
 @dataclass
@@ -41,6 +46,8 @@ class Leases:
     _held: dict[str, JobRecord] = field(default_factory=dict)
     """By job."""
     _asks: dict[str, tuple[Ask, str]] = field(default_factory=dict)
+    _written: dict[str, float] = field(default_factory=dict)
+    """When the record of a job was written last, by the clock that only goes forward."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Never held while the store is asked: who supervises the jobs takes it at every look."""
     _writing: threading.Lock = field(default_factory=threading.Lock)
@@ -102,7 +109,35 @@ class Leases:
                 if record is None:  # another process has taken the job
                     return
                 record = self._held[job] = replace(record, beat=record.beat + 1, written_millis=now)
+            began = self.board.runtime.clock.monotonic()
             self.board.write(record)
+            self._written[job] = began
+
+    def check(self, one: Wanted) -> None:
+        """Look now whether this process still has a job.
+
+        Raises `JobTakenError`: another one has taken it; or the store has not answered for so long that another one may have.
+        """
+        with self._lock:
+            mine = self._held.get(one.job)
+        try:
+            numbers = self.board.numbers(one.key)
+            if mine is not None and max(numbers, default=0) <= mine.number:
+                return
+            taken = self.board.newest(one.key)
+        except StorageError as error:
+            silent = self.board.runtime.clock.monotonic() - self._written.get(one.job, 0.0)
+            if mine is not None and silent < SILENCE_SECONDS:
+                return
+            raise JobTakenError(
+                f"it cannot be told whether {one} was taken over: its record was not written for {silent:.0f} s",
+                hint="what is done stays. Look whether the store can be written to, and run it again.",
+            ) from error
+        who = "another process" if taken is None else str(taken.process)
+        raise JobTakenError(
+            f"{one} was taken over by {who}, while this one was silent",
+            hint="it goes on there; nothing more is done here.",
+        )
 
     def release(self) -> None:
         """Let go of jobs that never came to a status."""
@@ -167,6 +202,7 @@ def take(
             while (mine := _claimed(board, one, before)) is None:
                 before = ended(one)  # another process was quicker  # noqa: PLW2901
             leases._held[one.job] = mine  # noqa: SLF001 - made here
+            leases._written[one.job] = board.runtime.clock.monotonic()  # noqa: SLF001 - likewise
     except BaseException:  # also Ctrl-C
         leases.release()
         for record in asked:
@@ -188,14 +224,14 @@ def _ended(
     while True:
         before = board.newest(one.key)
         if before is not None and before.process.is_dead() is None and not before.is_over:
-            tell(f"job '{one.job}' was run by {before.process}: waiting to see whether it still is")
+            tell(f"{one} was run by {before.process}: waiting to see whether it still is")
         if before is None or not board.is_alive(before):
             return before
         if patience is None:
             raise _taken_error(one, before)
         if not is_asked:
             is_asked, end = True, clock.monotonic() + patience
-            tell(f"asking {before.process} to end job '{one.job}' after the batch it is at")
+            tell(f"asking {before.process} to end {one} after the batch it is at")
             asked.append(before)
             board.ask(before, "yield")
         elif clock.monotonic() >= end:
@@ -223,7 +259,7 @@ def _give_back(board: Board, record: JobRecord) -> None:
 
 def _unanswered_error(one: Wanted, record: JobRecord, patience: float) -> JobTakenError:
     return JobTakenError(
-        f"job '{one.job}' is run by {record.process} since {_since(record)}; asked to end it, it did not within {patience:.0f} s",
+        f"{one} is run by {record.process} since {_since(record)}; asked to end it, it did not within {patience:.0f} s",
         hint="it goes on there. Look with `anabranch jobs`: it may be at a long batch (a longer --stop-limit waits longer). If the "
         "process hangs, kill it, and run this again: nothing is lost or written twice.",
     )
@@ -235,7 +271,7 @@ def _since(record: JobRecord) -> str:
 
 def _taken_error(one: Wanted, record: JobRecord) -> JobTakenError:
     return JobTakenError(
-        f"job '{one.job}' is run by {record.process} since {_since(record)}",
+        f"{one} is run by {record.process} since {_since(record)}",
         hint=f"`anabranch run ... --take-over` ends it there, after the batch it is at, and goes on here; `anabranch stop "
         f"{one.job}` only ends it.",
     )

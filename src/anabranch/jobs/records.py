@@ -105,9 +105,9 @@ def _seen(record: JobRecord, lake: Lake, runtime: Runtime) -> SeenJob:
     )
 
 
-def is_silent(record: JobRecord, now: int) -> bool:
+def is_long(silence_millis: int) -> bool:
     """Whether nobody has written a record for so long that its process is taken for dead, if it is not known to be."""
-    return now - record.written_millis > _DOUBT * SILENCE_SECONDS * 1000
+    return silence_millis > _DOUBT * SILENCE_SECONDS * 1000
 
 
 def _state(record: JobRecord, now: int) -> str:
@@ -117,7 +117,7 @@ def _state(record: JobRecord, now: int) -> str:
     is_dead = record.process.is_dead()
     if is_dead:
         return "gone"
-    if is_silent(record, now):
+    if is_long(now - record.written_millis):
         return "silent"  # another machine is away; or it lives, but hangs, is paused, or cannot write
     if status is None:
         return Activity.STARTING.value

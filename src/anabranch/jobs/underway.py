@@ -1,7 +1,7 @@
 """Corrections that are carried out now, as any process sees them: one at a time writes to the same branches.
 
 Who carries one out holds a record of it in the warehouse, as those who run jobs do (`anabranch.jobs.board`), in a folder of
-its own: ``_corrections/<branches>/run-<n>``. Another one for the same branches is refused while it lives.
+its own: ``_corrections/<table>@<branches>/run-<n>``. Another one that writes to the same branches is refused while it lives.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import JobTakenError
 from anabranch.jobs.board import Board
 from anabranch.jobs.lease import Wanted, take
-from anabranch.jobs.records import is_silent
+from anabranch.jobs.process import Process
+from anabranch.jobs.records import is_long
 from anabranch.jobs.status import JobStatus, State
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.open import open_storage
@@ -45,44 +46,55 @@ class Underway:
     """A correction that some process carries out now."""
 
     what: Correction
-    process: str
-    """For people: ``process 17 on host``."""
+    process: Process
     since_millis: int
     said: str | None
     """What it told last."""
 
+    def is_by(self, process_id: int | None) -> bool:
+        """Whether a process of this machine carries it out."""
+        return (self.process.host, self.process.pid) == (Process.own().host, process_id)
+
 
 def underway(lake: Lake, runtime: Runtime = SYSTEM) -> list[Underway]:
-    """Return the corrections that processes carry out now on a warehouse, by name."""
-    found, now = [], runtime.clock.now_millis()
-    for record in _board(lake, runtime).all():
-        if record.is_over or record.process.is_dead() or is_silent(record, now):
+    """Return the corrections that processes carry out now on a warehouse, by table and name."""
+    return _found(_board(lake, runtime))
+
+
+def _found(board: Board) -> list[Underway]:
+    found = []
+    for record in board.all():
+        is_dead = None if record.is_over else record.process.is_dead()
+        if record.is_over or is_dead or (is_dead is None and is_long(board.silence_millis(record))):
             continue
         status = record.status
         read, tag, said = (None, None, None) if status is None else (status.read, status.hint, status.message)
-        what = Correction(record.key, record.sink or record.key, tag, tuple(read or ()))
-        found.append(Underway(what, str(record.process), record.since_millis, said))
+        table, _, name = record.key.partition("@")
+        what = Correction(name or record.key, table, tag, tuple(read or ()))
+        found.append(Underway(what, record.process, record.since_millis, said))
     return found
 
 
 @contextmanager
-def carried_out(lake: Lake, what: Correction, tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+def carried_out(
+    lake: Lake, what: Correction, tell: Callable[[str], None], runtime: Runtime = SYSTEM
+) -> Iterator[Callable[[str], None]]:
     """Hold a correction for this process while the block runs; what is told by the yielded function others see too.
+
+    What is to be told looks first whether the correction is still held, so it raises `JobTakenError` if another process has taken
+    it over, which it can once this one was silent for long. The last thing told before main is replaced makes that look the last.
+    A batch job that was begun before is not stopped by it, nor is what a store does late.
 
     Raises `JobTakenError`: another process carries it out.
     """
-    board = _board(lake, SYSTEM)
+    board = _board(lake, runtime)
     board.sweep()
-    wanted = Wanted(what.name, what.name, what.table)
+    wanted = Wanted(f"{what.table}@{what.name}", what.name, what.table, kind="correction")
     try:
         leases = take(board, [wanted], tell=tell)
     except JobTakenError as error:
-        others = [one for one in underway(lake) if one.what.name == what.name]
-        who = others[0].process if others else "another process"
-        raise JobTakenError(
-            f"this correction of {what.table} is carried out by {who} already",
-            hint="wait for its end, or end it there; run again it goes on where that was.",
-        ) from error
+        others = [one for one in _found(board) if (one.what.table, one.what.name) == (what.table, what.name)]
+        raise _taken_error(f"this correction of {what.table}", others[0] if others else None) from error
 
     def note(said: str | None) -> None:
         # A record has the fields of a job's: the tag is its hint, and the tables are what it reads.
@@ -91,13 +103,26 @@ def carried_out(lake: Lake, what: Correction, tell: Callable[[str], None]) -> It
         leases.note([status])
 
     def told(said: str) -> None:
+        leases.check(wanted)
         tell(said)
         note(said)
 
     with leases.beating():
         note(None)
         leases.beat()
+        # Only now, when others see which tables this one is of: of two at the same moment one sees the other.
+        for one in _found(board):
+            shared = sorted({*what.tables} & {*one.what.tables})
+            if one.what.name == what.name and one.what.table != what.table and shared:
+                raise _taken_error(f"a correction of {', '.join(shared)} on branches '{what.name}'", one)
         yield told
+
+
+def _taken_error(what: str, other: Underway | None) -> JobTakenError:
+    return JobTakenError(
+        f"{what} is carried out by {'another process' if other is None else other.process} already",
+        hint="wait for its end, or end it there; run again it goes on where that was.",
+    )
 
 
 def _board(lake: Lake, runtime: Runtime) -> Board:
