@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Segment, Segments
-from anabranch.lineage.model import Engine
+from anabranch.lineage.model import Engine, TableInput
 from anabranch.lineage.store import CommitStore
 from anabranch.version import __version__
 
@@ -51,6 +52,11 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
         for newest in store.newest_inputs(branch, first, last):
             if newest.query != EMPTYING.query:
                 jobs.setdefault(newest.job, set()).add((branch, newest.snapshot))
+                # Reads are known of commits with rows only; a job that has brought none yet has read its sources too.
+                commit = store.commit(CommitRef(branch, newest.snapshot))
+                inputs = () if commit is None or commit.entry is None else commit.entry.inputs
+                read_from = {read.table_uuid for read in inputs if isinstance(read, TableInput)}
+                tables.setdefault(newest.job, set()).update(read_from)
         for read in store.reads(branch, first, last):
             if read.snapshot in by_hand:
                 pass  # no job makes it again, whatever it was made of
