@@ -22,8 +22,9 @@ def ids_of(rows):
 
 @way(A, problem=True, short=True)
 def statement_with_ids_collected_before(w):
-    ids = ids_of(w.native("db.b").collect())
-    w.insert(f"SELECT * FROM ways.db.a WHERE id IN ({ids})")
+    # Numbers that stand in no text of the suite, all of which is the program here.
+    ids = ", ".join(str(row["id"] + 48_611) for row in w.native("db.b").collect())
+    w.insert(f"SELECT * FROM ways.db.a WHERE id + 48611 IN ({ids})")
 
 
 @way(NONE, problem=True)
