@@ -12,7 +12,7 @@ from anabranch.ui.asked import Asked
 from anabranch.ui.site import Site
 
 _QUESTIONS: Final = ("upstream", "downstream", "impact")
-_PATIENCE: Final = 0.3
+_PATIENCE: Final = 0.05
 """Seconds for which pictures of the whole lake wait for what is new; the page asks again for those that are behind."""
 
 
