@@ -481,3 +481,18 @@ def test_a_running_job_tells_its_state_and_how_far_it_is_behind(tmp_path):
         leases.release()
     assert (told["job"], told["state"], told["batch"]) == ("clean", "idle", 7)
     assert told["behind"]["db.t"]["snapshots"] == 3
+
+
+def test_a_database_that_cannot_be_listed_takes_no_other_away(tmp_path):
+    from anabranch.ui.asked import Asked
+    from anabranch.ui.site import Site
+
+    lake = anabranch.connect(str(tmp_path / "w"))
+    for base in ("a", "b"):
+        lake.create_table(f"{base}.t", "id BIGINT")
+    schema = tmp_path / "w/b.db/t/schema/schema-0"
+    schema.unlink()
+    schema.symlink_to(schema)
+    found = ANSWERS["lake"](Site(anabranch.connect(str(tmp_path / "w")), warehouse="w"), Asked([]))
+    assert found["tables"] == ["a.t"]
+    assert [one.what for one in found["damaged"]] == ["database b"]

@@ -42,7 +42,17 @@ def about(site: Site, asked: Asked) -> dict[str, Any]:
 def lake(site: Site, asked: Asked) -> dict[str, Any]:
     """Return the names of all tables, the last corrections, and which of their records cannot be read."""
     bases, damaged = site.lake.databases(), Unread(hint=DAMAGED_GROUP)
-    names = each_in(site.lake, site.lake.tables, bases)
+
+    def tables(base: str) -> list[str]:
+        try:
+            return site.lake.tables(base)
+        except AnabranchError as error:
+            if error.retryable:
+                raise
+            damaged(f"database {base}", error)
+            return []
+
+    names = each_in(site.lake, tables, bases)
     groups = sorted(site.lake.groups(damaged), key=lambda group: group.number)[-_LAST:]
     return {
         "tables": [f"{base}.{name}" for base, found in zip(bases, names, strict=True) for name in found],

@@ -76,6 +76,8 @@ def fill(site: Site, lanes: list[Lane]) -> bool:
     least = head.id - _RECENT if oldest is None else min(oldest, head.id - _RECENT)
     least = max(1, least, head.id - _DEEPEST)
     main.lines = list(site.histories.of(main.table).down_to(main.table, least))
+    if not main.lines:
+        return False  # the table was moved or dropped since its newest snapshot was found
     main.head = main.lines[0].stamp
     known = {line.stamp for line in main.lines}
     damaged = {line.id: line.stamp for line in main.lines if line.kind == DAMAGED}
