@@ -29,6 +29,11 @@ IN_TIME = 10
 """Seconds, times the load of the machine: by itself it takes 3 to 6, and 8 where no executor comes."""
 
 
+def _running(folder, setting):
+    """The words that run the jobs of a folder under a setting of Spark."""
+    return ["-w", str(folder / "lake"), "run", str(folder / "jobs.py"), "--conf", setting]
+
+
 @pytest.mark.parametrize(
     ("master", "cause"),
     [
@@ -88,15 +93,7 @@ def test_a_python_that_cannot_do_it_is_told_before_spark_starts(tmp_path, capsys
         pytest.skip("there is no other version of Python on this machine")
     (tmp_path / "jobs.py").write_text(JOB)
     began = time.monotonic()
-    words = [
-        "-w",
-        str(tmp_path / "lake"),
-        "run",
-        str(tmp_path / "jobs.py"),
-        "--conf",
-        f"spark.pyspark.python={python}",
-    ]
-    assert cli(words) == 1
+    assert cli(_running(tmp_path, f"spark.pyspark.python={python}")) == 1
     said = capsys.readouterr().err
     assert cause in said
     assert "hint: " in said
@@ -128,14 +125,7 @@ def test_a_spark_that_does_not_start_tells_why(tmp_path, setting, cause, capfd, 
     file = str(tmp_path / "file")
     (tmp_path / "file").touch()
     # In a process of its own: this one may have a JVM already.
-    words = [
-        "-w",
-        str(tmp_path / "lake"),
-        "run",
-        str(tmp_path / "jobs.py"),
-        "--conf",
-        setting.format(file=file),
-    ]
+    words = _running(tmp_path, setting.format(file=file))
     done = subprocess.run(
         [sys.executable, "-m", "anabranch", *words], capture_output=True, text=True, check=False, cwd=ROOT
     )

@@ -39,7 +39,10 @@ def without_anabranch(folder):
 
 
 def elsewhere(script, python):
-    """This Python on the driver's machine, and under the same path another one on those of executors, as it were."""
+    """This Python on the driver's machine, and under the same path another one on those of executors, as it were.
+
+    Spark's standalone workers start executors in folders ``work/app-...``.
+    """
     return _script(
         script, f'case $PWD in */work/app-*) exec {python} "$@";; esac', f'exec {sys.executable} "$@"'
     )

@@ -153,7 +153,10 @@ class TableContext:
         except NotFoundError:
             return None
         except CorruptTableError as error:
-            hint = f"`repair` makes it again where that can be; else `delete-branch` removes branch '{self.branch}'."
+            hint = (
+                f"`repair` makes it again where that can be; else `delete-branch` removes branch '{self.branch}', "
+                "unless it is main now."
+            )
             raise CorruptTableError(error.message.removeprefix(f"{path}: "), path=path, hint=hint) from error
 
     def with_fork(self, fork: Fork | None) -> TableContext:
