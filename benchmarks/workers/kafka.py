@@ -45,9 +45,8 @@ def _columns(clock: Clock, bootstrap: str, topic: str, records: int, step: int) 
     import pyarrow as pa
 
     from anabranch.kafka.fetch import RangeReader
-    from anabranch.kafka.offsets import TopicPartition
+    from anabranch.kafka.offsets import OffsetRange, TopicPartition
     from anabranch.kafka.options import settings_of
-    from anabranch.kafka.ranges import OffsetRange
 
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     each = records // PARTITIONS

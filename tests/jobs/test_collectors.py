@@ -130,7 +130,7 @@ def collector(monkeypatch):
 
 
 def test_opentelemetry_pushes_the_same_figures(metrics, collector, tmp_path):
-    from anabranch.jobs.telemetry import exporting
+    from anabranch.jobs.metrics import exporting
 
     with exporting(metrics):
         pass
@@ -148,7 +148,7 @@ def test_opentelemetry_pushes_the_same_figures(metrics, collector, tmp_path):
 
 def test_a_collector_that_is_away_harms_nothing(metrics, monkeypatch):
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from anabranch.jobs.telemetry import exporting
+    from anabranch.jobs.metrics import exporting
 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     begun = time.monotonic()

@@ -6,11 +6,10 @@ import shutil
 import pytest
 
 import anabranch
-from anabranch.jobs import gone
+from anabranch.jobs import maintenance
 from anabranch.jobs.checkpoint import Beginning, all_checkpoints, default_checkpoint
-from anabranch.jobs.gone import remove_gone_checkpoints
 from anabranch.jobs.job import job
-from anabranch.jobs.maintenance import Keeping, keeping_of
+from anabranch.jobs.maintenance import Keeping, keeping_of, remove_gone_checkpoints
 from tests.support.tables import make_table, rows
 
 OLD = 1_600_000_000
@@ -129,4 +128,4 @@ def test_where_a_table_cannot_be_opened_nothing_is_removed(lake, tmp_path):
     with pytest.raises(anabranch.errors.AnabranchError):
         remove_gone_checkpoints(lake)
     assert there(lake) == {"clean"}
-    assert gone.QUIET_MILLIS == 604_800_000
+    assert maintenance.QUIET_MILLIS == 604_800_000

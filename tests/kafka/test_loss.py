@@ -9,9 +9,8 @@ from anabranch.errors import NotFoundError, StorageError
 from anabranch.jobs.source import topic as topic_source
 from anabranch.jobs.topics import check_kept, check_rereadable
 from anabranch.kafka.fetch import RangeReader
-from anabranch.kafka.offsets import TopicPartition
+from anabranch.kafka.offsets import OffsetRange, TopicPartition
 from anabranch.kafka.options import settings_of
-from anabranch.kafka.ranges import OffsetRange
 from tests.kafka.conftest import QUICK
 
 SKIP = {"failOnDataLoss": "false"}

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import InvalidInputError
-from anabranch.kafka.offsets import TopicPartition, from_json, to_json
-from anabranch.kafka.ranges import OffsetRange, admitted, cut, ranges_between
+from anabranch.kafka.offsets import (
+    OffsetRange,
+    TopicPartition,
+    admitted,
+    cut,
+    from_json,
+    ranges_between,
+    to_json,
+)
 from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-1"]), st.integers(0, 20))

@@ -6,8 +6,8 @@ from anabranch.lazy import lazy_names
 
 if TYPE_CHECKING:
     from anabranch.catalog.filesystem import FilesystemCatalog
+    from anabranch.catalog.folders import NameListing
     from anabranch.catalog.identifier import Identifier
-    from anabranch.catalog.listing import NameListing
 
 __all__ = ["FilesystemCatalog", "Identifier", "NameListing"]
 
@@ -17,6 +17,6 @@ if not TYPE_CHECKING:  # to which it would mean that there is every name
         {
             "FilesystemCatalog": "anabranch.catalog.filesystem",
             "Identifier": "anabranch.catalog.identifier",
-            "NameListing": "anabranch.catalog.listing",
+            "NameListing": "anabranch.catalog.folders",
         },
     )

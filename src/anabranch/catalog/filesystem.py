@@ -11,10 +11,16 @@ from dataclasses import replace
 from functools import partial
 
 from anabranch.catalog.connectors import Connectors, connector_path
+from anabranch.catalog.folders import (
+    DATABASE_SUFFIX,
+    MARKER,
+    NameListing,
+    check_place,
+    has_remains,
+    remove_empty,
+    remove_table,
+)
 from anabranch.catalog.identifier import Identifier
-from anabranch.catalog.listing import NameListing
-from anabranch.catalog.place import DATABASE_SUFFIX, MARKER, check_place
-from anabranch.catalog.remains import has_remains, remove_empty, remove_table
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from anabranch.expr.row_rules import check_rules
 from anabranch.format.records.group import GROUPS_FOLDER

@@ -19,8 +19,7 @@ from rich.console import Console
 
 from anabranch.demo import facts, jobs, source
 from anabranch.demo.facts import Fact
-from anabranch.demo.feed import FlightFeed
-from anabranch.demo.kafka import TOPIC, Airports, complete_hours
+from anabranch.demo.kafka import TOPIC, Airports, FlightFeed, complete_hours
 from anabranch.demo.questions import ALL, GOOD, LATE_IN_WIND, QuestionRows, ask
 from anabranch.demo.show import show
 from anabranch.demo.tables import prepare

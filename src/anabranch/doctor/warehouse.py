@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.catalog.filesystem import FilesystemCatalog
-from anabranch.catalog.place import DATABASE_SUFFIX
+from anabranch.catalog.folders import DATABASE_SUFFIX
 from anabranch.doctor.check import MachineCheck
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.checkpoint import FOLDER, local_root

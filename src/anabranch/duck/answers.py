@@ -15,7 +15,7 @@ from anabranch.duck.session import DuckSession, key_of, opened, same_name
 from anabranch.duck.statements import check_reads, explained, only_spark
 from anabranch.duck.words import Word, statements_of, words_of
 from anabranch.errors import AnabranchError, SqlError
-from anabranch.streaming.between_calls import between_calls
+from anabranch.streaming.between import between_calls
 from anabranch.table import upkeep_statements
 
 if TYPE_CHECKING:

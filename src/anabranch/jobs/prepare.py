@@ -15,8 +15,7 @@ from anabranch.format.records.snapshot import CommitKind
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import check_goes_on, known_positions
-from anabranch.jobs.resume import resumed
-from anabranch.jobs.starts import Starts, starts_at
+from anabranch.jobs.starts import Starts, resumed, starts_at
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base

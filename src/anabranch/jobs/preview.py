@@ -12,7 +12,7 @@ from anabranch.jobs.deployment import StartChanges, changes, deployed, deploymen
 from anabranch.jobs.frames import SourceReading, made_by
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run, goes_on_at, sink_of
-from anabranch.jobs.resume import resumed
+from anabranch.jobs.starts import resumed
 from anabranch.lake import Lake, connect
 
 

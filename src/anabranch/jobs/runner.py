@@ -19,7 +19,7 @@ from anabranch.jobs.job import Job
 from anabranch.jobs.pins import SourcePins
 from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
 from anabranch.jobs.queries import RunningBatch, RunningQuery
-from anabranch.jobs.resume import resumed
+from anabranch.jobs.starts import resumed
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
 from anabranch.jobs.state.operators import operators_of

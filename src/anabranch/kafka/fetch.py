@@ -22,12 +22,10 @@ import pyarrow as pa
 
 from anabranch.kafka.client import Client, ClientConfig, is_passing, is_unknown
 from anabranch.kafka.cluster import Cluster
-from anabranch.kafka.columns import to_batch
+from anabranch.kafka.columns import rejected_rows, to_batch
 from anabranch.kafka.loss import LossRule
-from anabranch.kafka.offsets import TopicPartition
+from anabranch.kafka.offsets import OffsetRange, TopicPartition
 from anabranch.kafka.options import KafkaSettings
-from anabranch.kafka.ranges import OffsetRange
-from anabranch.kafka.rejected import rejected_rows
 from anabranch.kafka.values import ValueReader
 from anabranch.runtime import SYSTEM, Runtime
 

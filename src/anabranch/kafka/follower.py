@@ -12,9 +12,17 @@ from collections.abc import Iterable, Mapping
 from anabranch.kafka.bounds import first_offsets
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.loss import LossRule
-from anabranch.kafka.offsets import LATEST, Offsets, TopicIds, TopicPartition
+from anabranch.kafka.offsets import (
+    LATEST,
+    OffsetRange,
+    Offsets,
+    TopicIds,
+    TopicPartition,
+    admitted,
+    cut,
+    ranges_between,
+)
 from anabranch.kafka.options import KafkaSettings
-from anabranch.kafka.ranges import OffsetRange, admitted, cut, ranges_between
 from anabranch.runtime import SYSTEM, Runtime
 
 _LOOKS = 3

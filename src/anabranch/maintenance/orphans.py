@@ -12,8 +12,9 @@ then `restore_orphan_files` brings them back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import polars as pl
 
@@ -29,7 +30,6 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import FOREIGN, old_files
-from anabranch.maintenance.set_aside import orphan_runs, reading_set_aside, set_aside
 from anabranch.storage.protocol import Storage
 
 DEFAULT_AGE = "1 d"
@@ -175,3 +175,57 @@ def _purge(context: TableContext, runs: Sequence[int], dry_run: bool) -> Tally:
     if runs and not dry_run:
         context.storage.delete_empty_folder(ORPHANS_FOLDER)
     return purged
+
+
+# Files that an orphan clean-up moved and has not purged yet: ``.orphans/<milliseconds of the run>/<original path>``.
+#
+# A commit may need some of them: of a writer that was paused for longer than the minimum age and published its snapshot
+# after the clean-up had looked. So code that follows references must read such files from there, or it could not.
+
+
+def orphan_runs(context: TableContext) -> list[int]:
+    """Return runs whose files still exist, oldest first: their time in epoch milliseconds."""
+    names = (folder.rpartition("/")[2] for folder in context.storage.list_folders(ORPHANS_FOLDER))
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+
+def set_aside(context: TableContext, runs: Iterable[int]) -> dict[str, str]:
+    """Return the current path of each file of these runs, by its original path; the newest, if moved more than once."""
+    return {
+        info.path.split("/", 2)[2]: info.path
+        for run in sorted(runs)
+        for info in context.storage.list(f"{ORPHANS_FOLDER}/{run}", recursive=True)
+    }
+
+
+def reading_set_aside(context: TableContext, places: Mapping[str, str]) -> TableContext:
+    """Return the same branch, reading missing files from where they were moved to.
+
+    Args:
+        context: the branch.
+        places: current paths by original paths; looked up at each read.
+    """
+    return replace(context, storage=cast(Storage, _Found(context.storage, places)))
+
+
+class _Found:
+    """A store that finds files at their original or current path."""
+
+    def __init__(self, storage: Storage, places: Mapping[str, str]) -> None:
+        self._storage = storage
+        self._places = places
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def get(self, path: str) -> bytes:
+        try:
+            return self._storage.get(path)
+        except NotFoundError:
+            place = self._places.get(path)
+            if place is None:
+                raise
+        try:
+            return self._storage.get(place)
+        except NotFoundError:
+            return self._storage.get(path)  # it was restored meanwhile

@@ -194,8 +194,7 @@ def _told_too(
 ) -> Iterator[list[Callable[[Sequence[Any]], None]]]:
     """What is told of statuses beside the terminal: metrics, and a command of the user."""
     from anabranch.jobs.hooks import Hook
-    from anabranch.jobs.metrics import metrics_of
-    from anabranch.jobs.telemetry import exporting
+    from anabranch.jobs.metrics import exporting, metrics_of
 
     others: list[Callable[[Sequence[Any]], None]] = []
     with ExitStack() as stack:

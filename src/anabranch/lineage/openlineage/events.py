@@ -32,13 +32,14 @@ from anabranch.lineage.model import Input, LineageEntry, TableInput
 from anabranch.lineage.openlineage.facets import (
     PRODUCER,
     CommitsRunFacet,
+    Facts,
     RangesInputFacet,
+    Written,
     job_facets,
     place_facets,
     schema_facet,
     version_facet,
 )
-from anabranch.lineage.openlineage.facts import Facts, Written
 from anabranch.lineage.openlineage.naming import Name, Naming
 from anabranch.version import __version__
 

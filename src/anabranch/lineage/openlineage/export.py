@@ -18,7 +18,7 @@ from anabranch.errors import AnabranchError, StorageError
 from anabranch.lineage.commit import Commit, CommitRef
 from anabranch.lineage.openlineage.cursor import Cursor
 from anabranch.lineage.openlineage.events import Events, Told, Windows, is_urgent
-from anabranch.lineage.openlineage.facts import Facts
+from anabranch.lineage.openlineage.facets import Facts
 from anabranch.lineage.openlineage.naming import Naming
 from anabranch.lineage.openlineage.transport import Destination
 from anabranch.lineage.store import CommitStore

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from anabranch.lineage.content import Segment
 from anabranch.lineage.questions.asked import AskedCommits
-from anabranch.lineage.questions.network import Network
+from anabranch.lineage.questions.order import Network
 from anabranch.lineage.questions.walk import BEYOND, Walk, asked_for, check_depth
 from anabranch.lineage.ranges import Ids
 from anabranch.lineage.store import CommitStore, Read

@@ -11,8 +11,8 @@ from anabranch.kafka.bounds import first_offsets, last_offsets
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.loss import LossRule
+from anabranch.kafka.offsets import OffsetRange, cut, ranges_between
 from anabranch.kafka.options import KafkaSettings
-from anabranch.kafka.ranges import OffsetRange, cut, ranges_between
 
 
 class RangePartition(InputPartition):

@@ -20,9 +20,8 @@ from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.follower import KafkaFollower
 from anabranch.kafka.monitoring import GroupOffsets
-from anabranch.kafka.offsets import Offsets, from_json, ids_from_json, to_json
+from anabranch.kafka.offsets import OffsetRange, Offsets, from_json, ids_from_json, to_json
 from anabranch.kafka.options import KafkaSettings
-from anabranch.kafka.ranges import OffsetRange
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.kafka.batch import RangePartition
 

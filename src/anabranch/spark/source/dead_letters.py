@@ -28,7 +28,7 @@ from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from anabranch.format.schema.ddl import parse_columns
-from anabranch.kafka.rejected import COLUMNS
+from anabranch.kafka.columns import COLUMNS
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry
@@ -37,7 +37,7 @@ from anabranch.storage.protocol import Storage
 from anabranch.table import Table
 
 if TYPE_CHECKING:
-    from anabranch.kafka.ranges import OffsetRange
+    from anabranch.kafka.offsets import OffsetRange
 
 _LOG = logging.getLogger(__name__)
 _FOLDER = "_dead_letters"

@@ -65,8 +65,14 @@ from anabranch.spark.source.batch import (
 from anabranch.spark.source.dead_letters import DeadLetters
 from anabranch.spark.streams.stream_watermark import batch_watermark
 from anabranch.streaming.begun import STATE_PROPERTY, BegunState, begun_state
-from anabranch.streaming.sink_fence import check_may_follow, fenced, former_identity
-from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord, reference
+from anabranch.streaming.sink_identity import (
+    SinkIdentity,
+    SinkRecord,
+    check_may_follow,
+    fenced,
+    former_identity,
+    reference,
+)
 from anabranch.table import Table
 
 _LOG = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Final
 
 from anabranch.errors import SqlError
 from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
-from anabranch.streaming.between_calls import between_calls
+from anabranch.streaming.between import between_calls
 
 _OPTIONS_HINT: Final = re.compile(r"/\*\+\s*OPTIONS\s*(\(.*\))\s*\*/", re.IGNORECASE | re.DOTALL)
 
