@@ -69,9 +69,7 @@ def page() -> str:
     for kind, title, where in GROUPS:
         rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in fields_of(kind))
         parts.append(f"\n## {title}\n\n{where}\n\n| field | meaning |\n|---|---|\n{rows}")
-    rows = "".join(
-        f"| `{getattr(properties, name)}` | {meaning} |\n" for name, meaning in _constants(properties)
-    )
+    rows = "".join(f"| `{getattr(properties, name)}` | {meaning} |\n" for name, meaning in _properties())
     parts.append(
         "\n## Of a commit\n\nProperties of a snapshot, in the column `properties` of `db.t$snapshots`.\n\n"
         f"| property | meaning |\n|---|---|\n{rows}"
@@ -100,8 +98,10 @@ def fields_of(kind):
         )
 
 
-def _constants(module):
-    yield from _told(ast.parse(inspect.getsource(module)).body)
+def _properties():
+    for name, meaning in _told(ast.parse(inspect.getsource(properties)).body):
+        if name.endswith("_PROPERTY"):
+            yield name, meaning
 
 
 def _told(body):

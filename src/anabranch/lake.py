@@ -19,7 +19,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import name_list
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.replacement.expected import ExpectedMain
+from anabranch.kernel.replacement.request import ExpectedMain
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime

@@ -30,8 +30,7 @@ from anabranch.format.records.manifest import (
     encode_manifest_list,
     roll_frame,
 )
-from anabranch.format.records.manifest_checks import PlainName, PlainNames
-from anabranch.format.records.manifest_schema import MANIFEST_ENTRY, MANIFEST_FILE_META
+from anabranch.format.records.manifest_schema import MANIFEST_ENTRY, MANIFEST_FILE_META, PlainName, PlainNames
 from tests.format import avro_oracle as oracle
 from tests.format.entries import COUNTS, ENTRIES, INT32, NAMES, STATS, delete, entry
 

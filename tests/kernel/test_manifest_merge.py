@@ -13,8 +13,7 @@ from anabranch.format.records.data_file import EMPTY_ROW, FileKind, ManifestEntr
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.format.rows.binary_row import encode_row, with_arity
 from anabranch.kernel.commit.base import Change
-from anabranch.kernel.commit.manifest_merge import merge_manifests
-from anabranch.kernel.commit.manifest_writer import ManifestWriter
+from anabranch.kernel.commit.manifest_writer import ManifestWriter, merge_manifests
 from tests.support.tables import ids_of, make_table, rows
 
 _names = itertools.count()

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import OptionError
-from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.commit.write_load import WriteLoad, load_limit, load_warning
+from anabranch.kernel.commit.commit_message import CommitMessage, WriteLoad, load_limit, load_warning
 from anabranch.options import check_options
 from tests.support.tables import make_table
 

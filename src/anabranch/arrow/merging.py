@@ -17,8 +17,7 @@ from anabranch.format.schema.change import AddColumn, SchemaChange, WidenColumn
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.common_type import common_type
-from anabranch.format.types.widening import is_wider
+from anabranch.format.types.widening import common_type, is_wider
 
 _KINDS: tuple[tuple[type[t.DataType], ...], ...] = (
     (t.TinyIntType, t.SmallIntType, t.IntType, t.BigIntType),

@@ -14,8 +14,7 @@ import pyarrow as pa
 from anabranch.arrow import nested
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.buffers import array_of, fixed_width, validity
-from anabranch.format.types.values import NANOS_PER_UNIT
+from anabranch.format.types.values import NANOS_PER_UNIT, array_of, fixed_width, validity
 
 _COUNT: Final = t.IntType(nullable=False)
 """Type of a multiset's count per element."""

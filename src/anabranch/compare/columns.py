@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from anabranch.errors import SchemaError, did_you_mean
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import name_list
-from anabranch.format.types.common_type import common_field
 from anabranch.format.types.data_types import Field
+from anabranch.format.types.widening import common_field
 from anabranch.kernel.branches.diff import DiffSide
 from anabranch.lazy import lazy
 from anabranch.options import BUCKET, BUCKET_KEY

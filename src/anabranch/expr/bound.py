@@ -25,8 +25,7 @@ from anabranch.expr.nodes import Operator
 from anabranch.expr.values import EPOCH_ORDINAL, Timestamp, Value, quote_text, sql_text
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.buffers import ArrowArray
-from anabranch.format.types.values import from_physical
+from anabranch.format.types.values import ArrowArray, from_physical
 
 Physical: TypeAlias = bool | int | float | Decimal | str | bytes
 ArrowScalar: TypeAlias = "pa.Scalar[Any]"

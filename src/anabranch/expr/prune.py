@@ -36,7 +36,7 @@ from anabranch.expr.bound import (
     tests,
 )
 from anabranch.expr.nodes import Operator
-from anabranch.format.types.buffers import ArrowArray
+from anabranch.format.types.values import ArrowArray
 from anabranch.lazy import lazy
 
 __all__ = ["ColumnStats", "columns", "for_footers", "key_values", "may_match", "split_conjuncts"]

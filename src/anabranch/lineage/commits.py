@@ -23,7 +23,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.replacement_facts import replace_facts
+from anabranch.kernel.log.properties import replace_facts
 from anabranch.kernel.provenance.past import overwritten, rolled_back_to
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.model import LineageEntry, lineage_of

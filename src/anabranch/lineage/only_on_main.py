@@ -13,8 +13,7 @@ from typing import Literal
 
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.merge_facts import MERGE_USER
-from anabranch.kernel.log.replacement_facts import replace_facts
+from anabranch.kernel.log.properties import MERGE_USER, replace_facts
 from anabranch.kernel.provenance.coverage import JobOnMain, OnlyOnMain, by_job
 from anabranch.lineage.coverage import Content, Past, adds_rows, commits_since, title_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from anabranch.errors import InvalidInputError, UnsupportedFeatureError
-from anabranch.format.types.buffers import validity
+from anabranch.format.types.values import validity
 from anabranch.frames.forms import needed
 from anabranch.kernel.scan.split import Split
 from anabranch.scan.metadata import LocatedSplit, MetadataReader

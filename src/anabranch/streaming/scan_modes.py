@@ -26,7 +26,7 @@ from typing import Any, Final
 from anabranch.errors import NotFoundError, OptionError
 from anabranch.format.records.snapshot import NO_LIST, CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_versions import check_unambiguous
+from anabranch.kernel.log.main_branch import check_unambiguous
 from anabranch.kernel.log.moment import Moment, time_text
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.kernel.log.tag_log import find_tag

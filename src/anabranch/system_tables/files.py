@@ -15,8 +15,7 @@ from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.file_paths import bucket_folders
-from anabranch.kernel.scan.pruning import partition_values, statistics_of_files
-from anabranch.kernel.scan.statistics import Statistics
+from anabranch.kernel.scan.pruning import Statistics, partition_values, statistics_of_files
 from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
 
 _PART: Final = 50_000

@@ -9,9 +9,9 @@ from anabranch.errors import InvalidInputError
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.refs.auto_tags import keep_due
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.tags import parse_retained
-from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import on_main
 from anabranch.table.view import TableView
 

@@ -9,7 +9,7 @@ from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
-    from anabranch.kernel.replacement.expected import ExpectedMain
+    from anabranch.kernel.replacement.request import ExpectedMain
     from anabranch.kernel.replacement.result import ReplaceResult
 
 
@@ -58,10 +58,9 @@ class ReplaceMethods(TableView):
             CommitError: see `anabranch.errors`.
         """
         from anabranch.kernel.replacement.content import replace_content
-        from anabranch.kernel.replacement.expected import Expected
         from anabranch.kernel.replacement.release import release_due
         from anabranch.kernel.replacement.replace import planned, replace_main
-        from anabranch.kernel.replacement.request import Replacement
+        from anabranch.kernel.replacement.request import Expected, Replacement
         from anabranch.kernel.replacement.result import ReplaceResult
         from anabranch.lineage.coverage import coverage
         from anabranch.lineage.merging import replaced_origin

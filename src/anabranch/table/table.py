@@ -13,7 +13,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.format.schema.per_use import check_use
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_versions import located
+from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, of_tag
 from anabranch.kernel.log.tag_log import get_tag
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, place_and_moment, resolve, to_millis

@@ -11,7 +11,7 @@ from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.consumers import ConsumerLag, consumer_lags, forget_consumer, move_consumer
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_versions import located
+from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, newest
 from anabranch.kernel.log.savepoint_log import find_savepoint, is_of, savepoints
 from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names

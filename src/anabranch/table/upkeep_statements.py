@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import SqlError, UnsupportedFeatureError
-from anabranch.format.text.secrets import shown_option
+from anabranch.format.text.names import shown_option
 from anabranch.table.table import Table
 
 _PART = r"(?:`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|[\w$]+)"

@@ -29,14 +29,13 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.base import Action
-from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage, WriteLoad, load_warning
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, Seen, commit
 from anabranch.kernel.commit.watermark import Claim, claim
-from anabranch.kernel.commit.write_load import WriteLoad, load_warning
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.parallel import reading
+from anabranch.kernel.refs.auto_tags import keep_due
 from anabranch.kernel.refs.moments import resolve
-from anabranch.kernel.refs.upkeep import keep_due
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.lineage.model import LINEAGE_PROPERTY
 from anabranch.lineage.recording import current, is_aside

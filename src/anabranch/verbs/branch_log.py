@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anabranch.format.records.branch_end import BranchOperation
+from anabranch.format.records.fork import BranchOperation
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.branches.operations import operation_of_commit, operations
-from anabranch.kernel.log.unread import Unread
+from anabranch.kernel.log.parallel import Unread
 from anabranch.table import Table
 
 __all__ = ["BranchOperation", "made_by", "recorded"]

@@ -19,7 +19,7 @@ from anabranch.verbs.verb import Group, argument, option, verb
 if TYPE_CHECKING:
     from anabranch.format.records.snapshot import Snapshot
     from anabranch.format.schema.table_schema import TableSchema
-    from anabranch.kernel.log.unread import Unread
+    from anabranch.kernel.log.parallel import Unread
     from anabranch.table import Table
 
 TABLES: Group = "Tables and rows"
@@ -129,7 +129,7 @@ def describe_table(table: Table, unread: Unread | None = None) -> TableInfo:
         unread: told of what is damaged; the facts that depend on it are None. Without it that raises.
     """
     from anabranch.format.schema.watermark import watermark_definition
-    from anabranch.kernel.log.unread import tried
+    from anabranch.kernel.log.parallel import tried
     from anabranch.options import TABLE_UUID
 
     schema = tried("the newest schema", lambda: table.schema, unread)
@@ -158,7 +158,7 @@ def describe_table(table: Table, unread: Unread | None = None) -> TableInfo:
 
 def shown_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return options as they may be shown to others than who asked: without values that look like secrets."""
-    from anabranch.format.text.secrets import shown_option
+    from anabranch.format.text.names import shown_option
 
     return {key: shown_option(key, value) for key, value in options.items()}
 

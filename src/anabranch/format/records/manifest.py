@@ -19,7 +19,14 @@ from anabranch.format.avro.container import (
 from anabranch.format.avro.files import read_columns, write_container
 from anabranch.format.records.data_file import EMPTY_ROW, ManifestEntry
 from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
-from anabranch.format.records.manifest_checks import (
+from anabranch.format.records.manifest_list import (
+    decode_manifest_list,
+    decode_manifest_lists,
+    encode_manifest_list,
+)
+from anabranch.format.records.manifest_schema import (
+    FORMAT_VERSION,
+    MANIFEST_ENTRY,
     ColumnRule,
     NotZero,
     PlainName,
@@ -27,13 +34,8 @@ from anabranch.format.records.manifest_checks import (
     Present,
     Within,
     check_rows,
+    stats_record,
 )
-from anabranch.format.records.manifest_list import (
-    decode_manifest_list,
-    decode_manifest_lists,
-    encode_manifest_list,
-)
-from anabranch.format.records.manifest_schema import FORMAT_VERSION, MANIFEST_ENTRY, stats_record
 
 __all__ = [
     "concat_manifests",

@@ -9,8 +9,16 @@ import polars as pl
 
 from anabranch.format.avro.files import read_columns, write_container
 from anabranch.format.records.data_file import EMPTY_ROW, ManifestFileMeta, SimpleStats
-from anabranch.format.records.manifest_checks import PlainName, PlainNames, Present, Within, check_rows
-from anabranch.format.records.manifest_schema import FORMAT_VERSION, MANIFEST_FILE_META, stats_record
+from anabranch.format.records.manifest_schema import (
+    FORMAT_VERSION,
+    MANIFEST_FILE_META,
+    PlainName,
+    PlainNames,
+    Present,
+    Within,
+    check_rows,
+    stats_record,
+)
 
 _INT64 = 2**63 - 1
 

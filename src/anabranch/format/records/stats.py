@@ -21,8 +21,7 @@ from anabranch.format.records.data_file import SimpleStats
 from anabranch.format.rows.binary_row import encode_row, is_text, with_arity
 from anabranch.format.schema.watermark import watermark_definition
 from anabranch.format.types import data_types as t
-from anabranch.format.types.buffers import ArrowColumn
-from anabranch.format.types.values import fit_column, physical_value, physical_values
+from anabranch.format.types.values import ArrowColumn, fit_column, physical_value, physical_values
 from anabranch.options import STATS_MODE
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from anabranch.format.rows.binary_row import (
 from anabranch.format.rows.encoded_rows import EncodedRows, encode_rows
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
-from anabranch.format.types.buffers import (
+from anabranch.format.types.values import (
     ArrowArray,
     ArrowColumn,
     Bools,

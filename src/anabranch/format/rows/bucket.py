@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from anabranch.format.rows.encoded_rows import FEW, EncodedRows, encode_rows
-from anabranch.format.types.buffers import ArrowColumn
 from anabranch.format.types.data_types import DataType
+from anabranch.format.types.values import ArrowColumn
 
 _SEED = 42
 _FIRST_FACTOR, _SECOND_FACTOR = 0xCC9E2D51, 0x1B873593

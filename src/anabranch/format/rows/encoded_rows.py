@@ -22,19 +22,20 @@ from anabranch.format.rows.binary_row import (
     slot_kind,
 )
 from anabranch.format.types import data_types as t
-from anabranch.format.types.buffers import (
+from anabranch.format.types.values import (
+    NANOS_PER_UNIT,
     ArrowArray,
     ArrowColumn,
     Bools,
     Longs,
     Octets,
     Words,
+    fit_column,
     fixed_width,
     gather,
     validity,
     variable_width,
 )
-from anabranch.format.types.values import NANOS_PER_UNIT, fit_column
 
 FEW = 32
 """From so few rows on, the rest of long rows is handled one row at a time."""

@@ -13,8 +13,7 @@ from anabranch.format.schema.option_change import (
     options_renamed,
     options_settled,
 )
-from anabranch.format.schema.queue_key import is_assigned, without_key
-from anabranch.format.schema.rules import check_inner_fields, check_partition_keys
+from anabranch.format.schema.rules import check_inner_fields, check_partition_keys, is_assigned, without_key
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import NEWEST_VERSION, TableSchema
 from anabranch.format.schema.watermark import EXPRESSION, ROWTIME

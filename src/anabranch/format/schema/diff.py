@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.text.secrets import shown_option
+from anabranch.format.text.names import shown_option
 from anabranch.format.types.data_types import ArrayType, DataType, Field, MapType, MultisetType, RowType
 
 

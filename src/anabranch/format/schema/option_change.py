@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.errors import OptionError, SchemaError
-from anabranch.format.schema.queue_key import check_assigned, is_assigned, with_assigned_key, without_key
 from anabranch.format.schema.rules import (
+    check_assigned,
     check_bounds,
     check_buckets,
     check_format,
     check_option_texts,
+    is_assigned,
     refuse_primary_keys,
     split_names,
+    with_assigned_key,
     with_own_full_compaction,
+    without_key,
 )
 from anabranch.format.schema.watermark import (
     WATERMARK_PREFIX,

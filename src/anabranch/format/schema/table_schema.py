@@ -8,15 +8,17 @@ from functools import lru_cache
 from typing import Any
 
 from anabranch.errors import OptionError, SchemaError, UnsupportedFeatureError, did_you_mean
-from anabranch.format.schema.queue_key import check_assigned, is_assigned, with_assigned_key
 from anabranch.format.schema.rules import (
+    check_assigned,
     check_bounds,
     check_buckets,
     check_fields,
     check_option_texts,
     check_partition_keys,
+    is_assigned,
     refuse_primary_keys,
     split_names,
+    with_assigned_key,
     with_own_full_compaction,
 )
 from anabranch.format.schema.support import check_readable, check_writable, has_known_bucket_function

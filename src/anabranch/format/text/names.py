@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from anabranch.errors import InvalidInputError, InvalidNameError
 
@@ -137,3 +137,19 @@ def _refuse(kind: str, name: str, reason: str) -> NoReturn:
     raise InvalidNameError(
         f"{shown!r} cannot name a {kind}: it {reason}", hint=f"choose another name for the {kind}."
     )
+
+
+HIDDEN: Final = "*********(redacted)"
+"""Shown in place of such a value, as Spark does."""
+
+_KEYS: Final = re.compile(
+    r"secret|passw(or)?d|token|credential|jaas|\bsas\b|(access|account|private|api)[-._]?key", re.IGNORECASE
+)
+_VALUES: Final = re.compile(
+    r"://[^/@\s]+:[^/@\s]+@|(password|passwd|secret|token|sig|signature)=", re.IGNORECASE
+)
+
+
+def shown_option(key: str, value: str) -> str:
+    """Return the value of an option, or `HIDDEN` if its key or the value itself looks like a secret."""
+    return HIDDEN if _KEYS.search(key) or _VALUES.search(value) else value

@@ -21,7 +21,7 @@ from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.field_ids import shift_field_ids
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.commit.placement import keep_placement
+from anabranch.kernel.commit.in_history import keep_placement
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.exact import delete_exactly
 from anabranch.kernel.log.field_ids import room_after

@@ -10,7 +10,7 @@ from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import bucket_count_conflict, partition_buckets_conflict
-from anabranch.kernel.commit.sequence import continue_sequences
+from anabranch.kernel.commit.order import continue_sequences
 
 
 @dataclass(frozen=True)

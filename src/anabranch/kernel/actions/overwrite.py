@@ -25,7 +25,7 @@ from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import bucket_count_conflict
-from anabranch.kernel.commit.sequence import continue_sequences
+from anabranch.kernel.commit.order import continue_sequences
 from anabranch.kernel.commit.unchanged import changed_conflict
 from anabranch.kernel.log.properties import OVERWRITE_PROPERTY
 from anabranch.kernel.scan.partitions import key_of_row

@@ -22,7 +22,7 @@ from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
-from anabranch.kernel.log.main_versions import located
+from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.scan.partitions import partition_text
 from anabranch.kernel.scan.request import check_supported

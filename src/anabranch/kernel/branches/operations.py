@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.format.records.branch_end import (
+from anabranch.format.records.fork import (
     DELETED_PREFIX,
     BranchOperation,
     operations_from_json,
@@ -30,9 +30,8 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_by_uuid, main_of
 from anabranch.kernel.log.main_pointer import find_pointer, find_release, numbers, replacements
 from anabranch.kernel.log.merge_record import merge_log
-from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.replacement_facts import replace_facts
-from anabranch.kernel.log.unread import Unread, tried
+from anabranch.kernel.log.parallel import Unread, each, tried
+from anabranch.kernel.log.properties import replace_facts
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Change
 from anabranch.kernel.commit.brought_schema import BroughtSchemas
-from anabranch.kernel.commit.manifest_merge import merge_manifests, without_files
-from anabranch.kernel.commit.manifest_writer import ManifestWriter
+from anabranch.kernel.commit.manifest_writer import ManifestWriter, merge_manifests, without_files
 from anabranch.kernel.commit.presence import aged_files, is_aged, lost_files
 from anabranch.kernel.commit.watermark import Claim, recorded
 from anabranch.kernel.log.context import TableContext

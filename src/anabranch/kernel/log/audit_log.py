@@ -5,8 +5,7 @@ from __future__ import annotations
 from anabranch.format.records.audit import AUDIT_PREFIX, AuditRecord
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.unread import Unread, tried
+from anabranch.kernel.log.parallel import Unread, each, tried
 
 
 def record_audit(branch: TableContext, record: AuditRecord) -> int:

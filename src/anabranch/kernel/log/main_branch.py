@@ -7,12 +7,14 @@ with it call `main_of` again, which costs one look for the next pointer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
-from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, former_main_name
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, former_main_name, former_main_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.log.context import TableContext
@@ -24,6 +26,7 @@ from anabranch.kernel.log.main_pointer import (
     replacements,
 )
 from anabranch.kernel.log.properties import WRITER_PROPERTY
+from anabranch.options import SCAN_VERSION
 
 _LOG = logging.getLogger(__name__)
 
@@ -178,3 +181,52 @@ def main_by_uuid(context: TableContext, branch_uuid: str) -> TableContext | None
     if pointer is None or pointer.replaced is None:
         return None
     return as_main(main, pointer.replaced.old.name, pointer.generation - 1)
+
+
+# Versions of main after replacements: two mains may share a snapshot number, so versions can name the main.
+#
+# ``main@1.snapshot.57`` is snapshot 57 of the main that replacement 1 replaced, ``main.snapshot.57`` that of the current
+# main. The bare number is refused if it is ambiguous. The same prefixes go before every other version: ``main@1.good``.
+
+V = TypeVar("V", str, int, str | int)
+
+
+def located(context: TableContext, version: V) -> tuple[TableContext, V]:
+    """Split a version of main into the branch to look on and the version without its main prefix.
+
+    Raises `NotFoundError`: there is no such former main.
+    """
+    if not isinstance(version, str) or context.main_generation is None:
+        return context, version
+    place, _, rest = version.partition(".")
+    replacement = former_main_of(place)
+    if rest and replacement is not None:
+        return former_main(context, replacement), rest
+    if rest and place == MAIN_BRANCH and context.main_generation:
+        return context.on_branch(context.branch), rest  # by its name: no number is ambiguous there
+    return context, version
+
+
+def located_options(
+    context: TableContext, options: Mapping[str, str]
+) -> tuple[TableContext, Mapping[str, str]]:
+    """Apply `located` to the version in read options. Raises `NotFoundError`."""
+    version = SCAN_VERSION.of(options)
+    if version is None:
+        return context, options
+    place, rest = located(context, version)
+    return place, {**options, SCAN_VERSION.key: rest}
+
+
+def check_unambiguous(context: TableContext, number: int) -> None:
+    """Raise `InvalidInputError` if a former main had another snapshot of that number."""
+    if not context.main_generation:
+        return
+    for pointer in reversed(replacements(context)):
+        if pointer.replaced is not None and pointer.replaced.fork.id < number <= pointer.replaced.head.id:
+            former = former_main_name(pointer.generation)
+            raise InvalidInputError(
+                f"AMBIGUOUS_SNAPSHOT: main of '{context.name}' had a snapshot {number} before replacement "
+                f"{pointer.generation}, and may have another one since",
+                hint=f"ask for '{former}.snapshot.{number}' or for '{MAIN_BRANCH}.snapshot.{number}'.",
+            )

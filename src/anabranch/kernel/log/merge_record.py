@@ -20,8 +20,7 @@ from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.unread import Unread, tried
+from anabranch.kernel.log.parallel import Unread, each, tried
 
 _FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
 

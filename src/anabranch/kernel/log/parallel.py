@@ -9,6 +9,9 @@ at once; on one that is near, each when its answer is asked for, in the order in
 uses it must be right in both orders, and says why.
 
 `afterwards` is for what nobody has to wait for: it must be as harmless to do it late as not to do it at all.
+
+`tried` reads on past what is damaged: who shows all there is is told what could not be read. Whoever acts on what is
+read gets the error: what is left out might be just what stands against it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from itertools import chain, islice
 from threading import Thread, local
 from typing import Final, Protocol, TypeVar
 
+from anabranch.errors import AnabranchError
 from anabranch.storage.protocol import Storage
 
 T = TypeVar("T")
@@ -119,3 +123,23 @@ def _pool(*, is_far: bool) -> ThreadPoolExecutor:
 
 def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:
     return ask
+
+
+N = TypeVar("N")
+
+Unread = Callable[[str, AnabranchError], None]
+"""Called with what cannot be read, as people name it, and why. It may be called from several threads."""
+
+
+def tried(what: N, read: Callable[[], T], unread: Callable[[N, AnabranchError], object] | None) -> T | None:
+    """Return what `read` returns, or None once `unread` was called with its error; without `unread` that is raised.
+
+    So is what may succeed later: a store that does not answer has damaged nothing.
+    """
+    try:
+        return read()
+    except AnabranchError as error:
+        if unread is None or error.retryable:
+            raise
+        unread(what, error)
+        return None

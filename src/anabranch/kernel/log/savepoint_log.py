@@ -14,8 +14,7 @@ from anabranch.format.records.layout import deleted_savepoint_id_of, savepoint_i
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.unread import Unread, tried
+from anabranch.kernel.log.parallel import Unread, each, tried
 
 
 @dataclass(frozen=True, slots=True)

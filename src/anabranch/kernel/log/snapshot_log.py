@@ -42,10 +42,9 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.chain import is_built_on
 from anabranch.kernel.log.manifest_store import ManifestStore
-from anabranch.kernel.log.parallel import Reading, afterwards, reading, stream
+from anabranch.kernel.log.parallel import Reading, afterwards, reading, stream, tried
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.removals import is_after_removed, was_removed
-from anabranch.kernel.log.unread import tried
 from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)

@@ -11,8 +11,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.unread import Unread, tried
+from anabranch.kernel.log.parallel import Unread, each, tried
 
 _LONGEST_NAME = 250
 """Most bytes of a tag's name, so that it fits a file name."""

@@ -14,7 +14,7 @@ from anabranch.kernel.log.field_ids import reserve_block
 from anabranch.kernel.log.properties import MERGE_PROPERTY
 from anabranch.kernel.merge.plan import MergePlan, MergePlanner
 from anabranch.kernel.merge.schema import MergedSchema
-from anabranch.kernel.provenance.origin import Origin
+from anabranch.kernel.provenance.coverage import Origin
 
 
 @dataclass(frozen=True)

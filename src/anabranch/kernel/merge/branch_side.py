@@ -14,9 +14,8 @@ from anabranch.kernel.merge.cases import Case
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.state import MergeState, before_gap
 from anabranch.kernel.provenance.births import live_partitions
-from anabranch.kernel.provenance.branch_files import BranchFiles, Young
+from anabranch.kernel.provenance.branch_files import BranchFiles, Young, foreign_files
 from anabranch.kernel.provenance.classify import ChangeKind
-from anabranch.kernel.provenance.foreign import foreign_files
 from anabranch.kernel.provenance.notes import Notes
 from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
 from anabranch.kernel.scan.partitions import PartitionKey, partition_text

@@ -12,8 +12,7 @@ from anabranch.format.records.data_file import FileKind, ManifestEntry
 from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
-from anabranch.kernel.commit.order import Place, in_order, numbering
-from anabranch.kernel.commit.sequence import bucket_counts
+from anabranch.kernel.commit.order import Place, bucket_counts, in_order, numbering
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.declare import declared, declared_as

@@ -43,7 +43,6 @@ from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import replacements
-from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts, is_marker
 from anabranch.kernel.log.merge_pins import pin_head, pin_result
 from anabranch.kernel.log.merge_record import (
     MergeEnd,
@@ -55,15 +54,15 @@ from anabranch.kernel.log.merge_record import (
     put_record,
 )
 from anabranch.kernel.log.parallel import reading
-from anabranch.kernel.log.properties import MERGE_PROPERTY
+from anabranch.kernel.log.properties import MERGE_PROPERTY, MERGE_USER, MergeFacts, is_marker
 from anabranch.kernel.merge.actions import Merge, Nothing, is_only, refuse
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.fence_snapshot import fence_on_top, put_fence
 from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOverlap
 from anabranch.kernel.merge.result import MergeResult, merged_partitions
 from anabranch.kernel.merge.state import end_of
+from anabranch.kernel.provenance.coverage import Origin
 from anabranch.kernel.provenance.notes import find_notes
-from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import past_since
 
 _ROUNDS = 50

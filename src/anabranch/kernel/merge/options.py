@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.format.schema.queue_key import is_assigned, with_assigned_key
+from anabranch.format.schema.rules import is_assigned, with_assigned_key
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.schema.watermark import (
     EXPRESSION,

@@ -21,8 +21,8 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts
 from anabranch.kernel.log.merge_record import Choice, MergeLog, MergeRequest
+from anabranch.kernel.log.properties import MERGE_USER, MergeFacts
 from anabranch.kernel.merge.branch_side import BranchSide
 from anabranch.kernel.merge.cases import Case, conflict_of
 from anabranch.kernel.merge.conflict import MergeConflict
@@ -30,8 +30,8 @@ from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, 
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
 from anabranch.kernel.merge.state import MergeState, descent_conflict, merge_state
 from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
+from anabranch.kernel.provenance.coverage import Origin
 from anabranch.kernel.provenance.notes import Notes, keep_notes
-from anabranch.kernel.provenance.origin import Origin
 from anabranch.kernel.provenance.past import Past, counting, past_since
 from anabranch.kernel.provenance.sides import Side
 

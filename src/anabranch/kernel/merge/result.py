@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from anabranch.format.records.data_file import FileKind, ManifestEntry
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.merge_facts import MergeFacts, merge_facts
 from anabranch.kernel.log.merge_record import Choice
+from anabranch.kernel.log.properties import MergeFacts, merge_facts
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.plan import MergedPartition, Outcome
 from anabranch.kernel.provenance.births import delta_of

@@ -15,8 +15,8 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
 from anabranch.kernel.log.main_branch import is_in_past
-from anabranch.kernel.log.merge_facts import merge_facts
 from anabranch.kernel.log.merge_record import MergeEnd, MergeLog
+from anabranch.kernel.log.properties import merge_facts
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.provenance.births import Births, live_names
 from anabranch.kernel.provenance.classify import MarksReader, MergeMade

@@ -32,12 +32,14 @@ from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.merge_facts import MERGE_USER, is_marker, merge_facts
 from anabranch.kernel.log.properties import (
     MERGE_PROPERTY,
+    MERGE_USER,
     OVERWRITE_PROPERTY,
     PARENT_PROPERTY,
     REWRITE_PROPERTY,
+    is_marker,
+    merge_facts,
 )
 from anabranch.kernel.provenance.births import delta_of
 from anabranch.kernel.provenance.past import counting, rolled_back_to

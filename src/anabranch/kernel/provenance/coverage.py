@@ -6,12 +6,14 @@ can say that the branch may replace main.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.shell import command_line
+from anabranch.kernel.log.context import TableContext
 
 if TYPE_CHECKING:
     from anabranch.kernel.log.context import TableContext
@@ -150,5 +152,28 @@ class Coverage(Protocol):
             main: its snapshots since the fork, oldest first.
             branch: the same of the branch.
             fork: the newest snapshot that both have, if it exists.
+        """
+        ...
+
+
+# Lineage properties for commits that bring in rows of a branch.
+#
+# Lineage is known above the kernel, so this is passed in as a callable. It must not raise: missing lineage is
+# no reason to stop a commit.
+
+
+class Origin(Protocol):
+    """Builds the lineage properties."""
+
+    def __call__(
+        self, branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot], /
+    ) -> Mapping[str, str]:
+        """Return properties for the snapshot; deterministic.
+
+        Args:
+            branch: the branch of the rows.
+            taken: its last snapshot that is not brought in, because it was before.
+            head: its last snapshot that is.
+            commits: the retained and effective ones between the two, oldest first, including `head`.
         """
         ...

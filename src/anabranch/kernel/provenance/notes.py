@@ -33,8 +33,8 @@ from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.json_object import JsonObject
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.merge_facts import MERGE_USER
 from anabranch.kernel.log.merge_record import NOTES_PREFIX
+from anabranch.kernel.log.properties import MERGE_USER
 from anabranch.kernel.provenance.births import Birth, Births
 from anabranch.kernel.provenance.classify import (
     DELTA_COLUMNS,

@@ -13,6 +13,7 @@ period. It is only a hint; without it the newest tag tells.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import of_snapshot
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time
 from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
+from anabranch.kernel.refs.savepoints import due_savepoint
 from anabranch.kernel.refs.tags import create_tag, expire_tags, replace_tag
 from anabranch.kernel.refs.time_travel import find_border
 from anabranch.options import (
@@ -281,3 +283,29 @@ class _Hint:
     @property
     def _path(self) -> str:
         return f"{self.context.layout.tag_folder}/AUTOMATIC"
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def keep_due(context: TableContext, options: Mapping[str, str], committed: Snapshot) -> None:
+    """Create the tags and the savepoint that are due after this commit.
+
+    Never fails the commit: errors are logged, and the next commit tries again.
+
+    Args:
+        context: the branch.
+        options: of the table, overridden by those of the job.
+        committed: the snapshot just made.
+    """
+    try:
+        for name in due_tags(context, options, committed):
+            _LOG.info("%s: tag '%s' was made", context.title, name)
+    except AnabranchError as error:
+        _LOG.warning("%s: automatic tags were not made: %s", context.title, error)
+    try:
+        made = due_savepoint(context, options, committed)
+        if made is not None:
+            _LOG.info("%s: savepoint %d keeps snapshot %d", context.title, made.id, made.saved_snapshot_id)
+    except AnabranchError as error:
+        _LOG.warning("%s: the savepoint that is due was not made: %s", context.title, error)

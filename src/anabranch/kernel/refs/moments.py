@@ -11,7 +11,7 @@ from anabranch.expr.values import Timestamp, parse_timestamp, to_value
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import has_expired
-from anabranch.kernel.log.main_versions import check_unambiguous, located_options
+from anabranch.kernel.log.main_branch import check_unambiguous, located_options
 from anabranch.kernel.log.moment import Moment, of_savepoint, of_snapshot, of_tag
 from anabranch.kernel.log.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
 from anabranch.kernel.log.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names

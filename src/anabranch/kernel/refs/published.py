@@ -20,12 +20,11 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.log.archive import Following, archived, archived_branch
 from anabranch.kernel.log.branch_log import BranchState, state_of
-from anabranch.kernel.log.commits import back_from, expired
+from anabranch.kernel.log.commits import back_from, expired, rewinds
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, succession
 from anabranch.kernel.log.main_pointer import find_release, replacements
 from anabranch.kernel.log.moment import Moment, newest, of_savepoint, of_snapshot, of_tag, time_text
-from anabranch.kernel.log.rewinds import rewinds
 from anabranch.kernel.log.savepoint_log import savepoints
 from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.refs.time_travel import retained_at, uncertain

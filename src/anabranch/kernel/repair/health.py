@@ -22,9 +22,8 @@ from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import odd_files
 from anabranch.kernel.log.moment import time_text
-from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.parallel import each, tried
 from anabranch.kernel.log.store_clock import commit_time, is_ahead
-from anabranch.kernel.log.unread import tried
 from anabranch.kernel.provenance.job_states import JobState, job_states
 from anabranch.kernel.repair.verify import look_at_history
 from anabranch.kernel.scan.partitions import partition_text

@@ -23,14 +23,19 @@ from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import page_again
 from anabranch.kernel.log.main_pointer import find_copy, find_pointer
-from anabranch.kernel.log.merge_facts import MERGE_USER, MergeFacts, merge_facts
 from anabranch.kernel.log.merge_pins import branch_pin
 from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, MergeRequest
-from anabranch.kernel.log.properties import BRANCH_PROPERTY, MERGE_PROPERTY, PARENT_PROPERTY
+from anabranch.kernel.log.properties import (
+    BRANCH_PROPERTY,
+    MERGE_PROPERTY,
+    MERGE_USER,
+    PARENT_PROPERTY,
+    MergeFacts,
+    merge_facts,
+)
 from anabranch.kernel.log.seals import stay
 from anabranch.kernel.log.tag_log import find_tag
-from anabranch.kernel.repair.found import RefState
-from anabranch.kernel.repair.mending import is_of_later_version, put_again, put_aside
+from anabranch.kernel.repair.found import RefState, is_of_later_version, put_again, put_aside
 from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 _POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")

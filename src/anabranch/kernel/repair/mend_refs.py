@@ -9,9 +9,10 @@ user's tag has no copy: `delete-tag` removes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.format.records.layout import savepoint_id_of, tag_name_of
+from anabranch.format.records.layout import savepoint_id_of, schema_id_of, tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pin_name, pinned_savepoint_of
 from anabranch.format.records.snapshot import Snapshot
@@ -22,16 +23,15 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_snapshot, is_fork_pin, pinned_branch_of
 from anabranch.kernel.log.merge_pins import is_merge_pin, pinned_merge_of
 from anabranch.kernel.log.merge_record import merge_log
+from anabranch.kernel.log.properties import BRANCH_PROPERTY, replace_facts
 from anabranch.kernel.log.removals import removed_stamps
-from anabranch.kernel.log.replacement_facts import replace_facts
 from anabranch.kernel.log.rollback_pins import is_rollback_pin, pinned_rollback_of
 from anabranch.kernel.log.savepoint_log import find_savepoint
 from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.kernel.refs.savepoints import remade_savepoint
-from anabranch.kernel.repair.found import RefState
+from anabranch.kernel.repair.found import RefState, put_again, put_aside
 from anabranch.kernel.repair.lost_snapshots import recover_newest, recover_within
-from anabranch.kernel.repair.mending import put_again, put_aside
 from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 
@@ -204,3 +204,59 @@ def _snapshot(
         return
     what = f"put {problem.path} aside, which nothing else holds; its rows are in the next one, and history seems to begin there"
     yield RepairStep(Kind.SNAPSHOT, what, problem.path), put_aside(context, problem.path)
+
+
+# Brings missing versions of the schema from the branch whose snapshots name them.
+#
+# Another engine's fast-forward may copy the snapshots of a branch and leave its schemas behind.
+
+
+def plan_schemas(
+    main: TableContext, states: Sequence[RefState], problems: Sequence[Problem]
+) -> Iterator[tuple[RepairStep, Act]]:
+    """Plan to copy missing versions, where all that both branches have are the same; none is replaced."""
+    planned: set[str] = set()
+    for problem in problems:
+        try:
+            found = _missing(main, states, problem) if problem.kind is Kind.SCHEMA else []
+        except AnabranchError:
+            continue  # what would tell is damaged too
+        for owner, path, content in found:
+            if path not in planned:
+                planned.add(path)
+                what = f"put {path}, which another engine did not copy, from branch '{owner.branch}'"
+                yield RepairStep(Kind.SCHEMA, what, path), partial(main.storage.put_if_absent, path, content)
+
+
+def _missing(
+    main: TableContext, states: Sequence[RefState], problem: Problem
+) -> list[tuple[TableContext, str, bytes]]:
+    """Return the branch that has them, paths and contents of the missing versions up to the one that is named."""
+    wanted = schema_id_of(problem.path)
+    if wanted is None or main.storage.exists(problem.path):
+        return []
+    context = main if problem.branch == main.branch else main.on_branch(problem.branch)
+    naming = [s for s in states if s.context.branch == problem.branch and s.snapshot.schema_id == wanted]
+    makers = {state.snapshot.properties.get(BRANCH_PROPERTY) for state in naming}
+    owner = _owner_of_version(main, makers - {context.branch_uuid, None})
+    if owner is None:
+        return []
+    own = context.schemas.ids()
+    if any(owner.schemas.find(number) not in (None, context.schemas.find(number)) for number in own):
+        return []  # the same number means something else there
+    numbers = [n for n in owner.schemas.ids() if max(own, default=-1) < n <= wanted]
+    return [
+        (owner, context.layout.schema_path(n), main.storage.get(owner.layout.schema_path(n))) for n in numbers
+    ]
+
+
+def _owner_of_version(main: TableContext, uuids: set[str | None]) -> TableContext | None:
+    """Return the branch that has one of these identities."""
+    for name in branch_names(main):
+        try:
+            branch = readable_branch(main, name)
+            if branch.branch_uuid in uuids:
+                return branch
+        except AnabranchError:
+            continue
+    return None

@@ -29,7 +29,7 @@ from anabranch.kernel.log.main_pointer import (
     seal_of,
 )
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
-from anabranch.kernel.repair.mending import is_of_later_version, put_again
+from anabranch.kernel.repair.found import is_of_later_version, put_again
 from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 _OUTCOME: Final = re.compile(rb'"outcome"\s*:\s*"(stay|replaced)"')

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, MANIFEST_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
@@ -13,13 +16,12 @@ from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.log.removals import was_removed
 from anabranch.kernel.log.rollback_pins import is_rollback_pin
 from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
-from anabranch.kernel.repair.branches import as_found, half_made, hinted_id
+from anabranch.kernel.repair.branches import as_found, half_made, hinted_id, read_savepoints
 from anabranch.kernel.repair.found import Found, RefState, dropped_if_known, of_branch, tried
-from anabranch.kernel.repair.misplaced import misplaced
 from anabranch.kernel.repair.pointers import pointer_problems
 from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.records import damaged_records
-from anabranch.kernel.repair.savepoints import read_savepoints
+from anabranch.storage.links import no_files
 
 _AHEAD_MILLIS: Final = 10 * 60_000
 """Tolerated clock difference."""
@@ -268,3 +270,49 @@ def _is_deleted(context: TableContext, number: int) -> bool:
     """Whether a snapshot is missing that no rollback removed."""
     there = context.storage.exists(context.layout.snapshot_path(number))
     return not there and not was_removed(context.storage, context.layout, number)
+
+
+# Finds what is no file under the names of the table's own files: folders, and links that lead nowhere.
+#
+# Both hide what was under that name, and no file can be put there; so whoever wants that name fails, as often as it tries.
+
+_OURS: Final = re.compile(
+    "(snapshot|schema|tag|savepoint|consumer|manifest|MAIN|SEAL|RELEASE|FIELD-IDS|GROUP|DELETED|AUDIT|MERGE|NOTES|carry|expired|main|"
+    "history|removed)-.+|LATEST|EARLIEST|FORK|MAIN-BRANCH"
+)
+"""Names of files; folders of other names do no harm."""
+
+
+def misplaced(main: TableContext, contexts: Sequence[TableContext]) -> Iterator[Problem]:
+    """Yield a problem for each folder or broken link in the place of a file; one listing for each folder of metadata.
+
+    Args:
+        main: the main branch.
+        contexts: all branches, that in the table's own folder included.
+    """
+    folders: dict[str, str | None] = dict.fromkeys(
+        (BRANCH_FOLDER, HISTORY_FOLDER, MANIFEST_FOLDER, main.layout.savepoint_folder)
+    )
+    for context in contexts:
+        layout = context.layout
+        own = (layout.snapshot_folder, layout.schema_folder, layout.tag_folder, layout.consumer_folder)
+        folders.update(dict.fromkeys((*own, layout.branch_file_path("ledger")), context.branch))
+        if context.branch is not None:
+            folders[layout.branch_root] = context.branch
+    for folder, branch in folders.items():
+        for path, leads_to in no_files(main.storage, folder):
+            if leads_to is None and not _OURS.fullmatch(path.rpartition("/")[2]):
+                continue
+            what = "a folder" if leads_to is None else f"a link to {leads_to}, which is not there"
+            hint = (
+                "move the folder elsewhere; it is none of the table's."
+                if leads_to is None
+                else "bring back what the link leads to, or else remove the link."
+            )
+            yield Problem(
+                Kind.RECORD,
+                f"{path} is {what}: nothing can be read there, and no file of that name can be put",
+                path,
+                branch,
+                hint=f"{hint} Then `verify` again.",
+            )

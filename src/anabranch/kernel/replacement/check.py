@@ -16,23 +16,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from anabranch.errors import CommitConflictError, InvalidInputError
+from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.format.records.main_pointer import MainPointer, former_main_name
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import is_in_past
+from anabranch.kernel.log.main_branch import is_in_past, main_by_uuid
 from anabranch.kernel.log.main_pointer import replacements, seal_of
 from anabranch.kernel.log.moment import time_text
-from anabranch.kernel.log.properties import WRITER_PROPERTY
-from anabranch.kernel.log.replacement_facts import replace_facts
-from anabranch.kernel.replacement.common_past import last_in_common
+from anabranch.kernel.log.properties import WRITER_PROPERTY, replace_facts
 from anabranch.kernel.replacement.copy_history import tag_clashes
-from anabranch.kernel.replacement.expected import Expected, identified
-from anabranch.kernel.replacement.request import Replacement, Replacing
-from anabranch.kernel.replacement.standing import standing
+from anabranch.kernel.replacement.request import Expected, Replacement, Replacing, identified
 
 
 def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -> Replacing:
@@ -170,3 +167,99 @@ def refusal(conflicts: Sequence[Conflict]) -> CommitConflictError:
     """Return the error that lists all conflicts."""
     text = "; ".join(f"{conflict.kind}: {conflict.message}" for conflict in conflicts)
     return CommitConflictError(text, conflicts=tuple(conflicts), hint=conflicts[0].hint)
+
+
+# Finds the newest snapshot that main shares with a branch.
+#
+# A branch that began in main's past shares everything up to its fork. One that is put in main's place by force may have
+# begun elsewhere, as on a main that was replaced since. Numbers alone say nothing then: main has a snapshot of the fork's
+# number that the branch never had.
+
+
+def last_in_common(main: TableContext, fork: SnapshotRef) -> SnapshotRef:
+    """Return the newest snapshot that main and a branch have in common.
+
+    Args:
+        main: the main branch.
+        fork: the snapshot that the branch began with.
+
+    Returns:
+        `fork` itself if it is in main's past. Snapshot 0 if there is none, or it can no longer be told.
+    """
+    if is_in_past(main, fork):
+        return fork
+    known = replacements(main)
+    head = main.snapshots.head()
+    ours = [] if head is None else [SnapshotRef(main.branch_uuid, head.id, head.stamp)]
+    ours += _beginnings(known, main.branch_uuid)
+    for mine in ours:
+        for theirs in (fork, *_beginnings(known, fork.branch_uuid)):
+            if mine.branch_uuid == theirs.branch_uuid:
+                return _lower(main, mine, theirs) or _nothing(main)
+    return _nothing(main)
+
+
+def _beginnings(known: Sequence[MainPointer], uuid: str) -> Iterator[SnapshotRef]:
+    """Yield what a current or former main shares with the main that it replaced, then what that shared, and so on."""
+    for _ in known:  # each step goes to an older branch, which bounds the loop
+        begun = [
+            p.replaced.fork for p in known if p.main.uuid == uuid and p.replaced and p.replaced.undoes is None
+        ]
+        if not begun or not begun[-1].id:
+            return
+        yield begun[-1]
+        uuid = begun[-1].branch_uuid
+
+
+def _lower(main: TableContext, one: SnapshotRef, other: SnapshotRef) -> SnapshotRef | None:
+    """Return the older of two snapshots of a branch; None if that branch no longer has it."""
+    branch = main_by_uuid(main, one.branch_uuid)
+    older = min(one, other, key=lambda ref: ref.id)
+    found = None if branch is None else branch.snapshots.find(older.id)
+    return older if found is not None and found.stamp == older.stamp else None
+
+
+def _nothing(main: TableContext) -> SnapshotRef:
+    return SnapshotRef(main.branch_uuid, 0, "")
+
+
+def standing(known: Sequence[MainPointer]) -> list[MainPointer]:
+    """Return the replacements that were not undone, oldest first.
+
+    Args:
+        known: all replacements, oldest first.
+    """
+    found: list[MainPointer] = []
+    for pointer in known:
+        if pointer.replaced is not None and pointer.replaced.undoes is not None:
+            found.pop()
+        else:
+            found.append(pointer)
+    return found
+
+
+def last_standing(main: TableContext, known: Sequence[MainPointer], asked: int | None) -> MainPointer:
+    """Return the last replacement in effect, the only one that can be undone.
+
+    Args:
+        main: the main branch.
+        known: all replacements, oldest first.
+        asked: number of the requested one; None for the last.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: another one is requested.
+    """
+    found = standing(known)
+    if not found:
+        raise NotFoundError(
+            f"main of '{main.name}' was not replaced" + (", or all of that was taken back" if known else ""),
+            hint="a replacement in the mode 'commit' is an ordinary commit: `rollback` takes it back.",
+        )
+    last = found[-1]
+    if asked not in (None, last.generation):
+        raise InvalidInputError(
+            f"replacement {asked} of main of '{main.name}' is not the last one that counts, which is {last.generation}",
+            hint=f"take back {former_main_name(last.generation)} first.",
+        )
+    return last

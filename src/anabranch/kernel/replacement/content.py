@@ -29,7 +29,7 @@ from anabranch.kernel.log.field_ids import last_id_before, reserve_block
 from anabranch.kernel.log.fork_pins import fork_snapshot
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.main_branch import main_of
-from anabranch.kernel.log.replacement_facts import ReplaceFacts
+from anabranch.kernel.log.properties import ReplaceFacts
 from anabranch.kernel.log.rollback_pins import pin_result, pin_target, unpin
 from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.kernel.provenance.past import counting

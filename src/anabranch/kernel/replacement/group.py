@@ -26,11 +26,10 @@ from anabranch.kernel.replacement.catch_up import catch_up, covered
 from anabranch.kernel.replacement.check import check, refusal
 from anabranch.kernel.replacement.copy_history import copy_past
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
-from anabranch.kernel.replacement.group_result import GroupResult
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import planned
 from anabranch.kernel.replacement.request import Replacement, Replacing
-from anabranch.kernel.replacement.result import ReplaceResult
+from anabranch.kernel.replacement.result import GroupResult, ReplaceResult
 from anabranch.kernel.replacement.sealing import follow_up, last_replacement
 from anabranch.storage.protocol import Storage
 

@@ -13,10 +13,10 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_intent
 from anabranch.kernel.log.main_branch import former_main, main_of
 from anabranch.kernel.log.main_pointer import replacements
+from anabranch.kernel.replacement.check import last_standing
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import decide
 from anabranch.kernel.replacement.request import Replacement, Replacing
-from anabranch.kernel.replacement.standing import last_standing
 
 
 def undo_replace(

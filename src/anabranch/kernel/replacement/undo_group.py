@@ -15,13 +15,12 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_decision, find_intent
 from anabranch.kernel.log.main_branch import former_main, main_of
 from anabranch.kernel.log.main_pointer import replacements
+from anabranch.kernel.replacement.check import last_standing, standing
 from anabranch.kernel.replacement.group import groups_of
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
-from anabranch.kernel.replacement.group_result import GroupInfo, GroupResult, group_infos
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.request import Replacement, Replacing
-from anabranch.kernel.replacement.result import ReplaceResult
-from anabranch.kernel.replacement.standing import last_standing, standing
+from anabranch.kernel.replacement.result import GroupInfo, GroupResult, ReplaceResult, group_infos
 from anabranch.storage.protocol import Storage
 
 

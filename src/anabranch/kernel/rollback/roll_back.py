@@ -27,7 +27,7 @@ from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, co
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
 from anabranch.kernel.log.identity import CommitIdentity
-from anabranch.kernel.log.main_versions import located
+from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 from anabranch.kernel.log.rollback_pins import brings_back, pin_result, pin_target, unpin

@@ -21,9 +21,8 @@ from anabranch.expr.prune import split_conjuncts
 from anabranch.format.records.stats import has_bounds
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.data_types import CharType, DoubleType, Field, FloatType, VarCharType
-from anabranch.kernel.scan.pruning import partition_values, statistics_of_files
+from anabranch.kernel.scan.pruning import Statistics, partition_values, statistics_of_files
 from anabranch.kernel.scan.request import ScanRequest
-from anabranch.kernel.scan.statistics import Statistics
 
 _FLOATING = FloatType | DoubleType
 

@@ -25,9 +25,8 @@ from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.rows.partition_path import parse_partition
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.commit.base import Action
-from anabranch.kernel.commit.commit_message import CommitMessage
+from anabranch.kernel.commit.commit_message import CommitMessage, WriteLoad, load_warning
 from anabranch.kernel.commit.watermark import claim
-from anabranch.kernel.commit.write_load import WriteLoad, load_warning
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import (
     FILE_CHECKSUM,

@@ -25,7 +25,7 @@ from anabranch.errors import AnabranchError
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.format.rows.bucket import assign_buckets
 from anabranch.format.types.data_types import Field
-from anabranch.kernel.commit.write_load import WriteLoad, load_limit
+from anabranch.kernel.commit.commit_message import WriteLoad, load_limit
 from anabranch.spark.context.attached import table_of
 from anabranch.spark.context.running import context_of, slots_of
 from anabranch.spark.rows.row_writer import fit_spark, target_of

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.text.names import SYSTEM_DATABASE
-from anabranch.format.text.secrets import shown_option
+from anabranch.format.text.names import SYSTEM_DATABASE, shown_option
 from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.kernel.scan.pruning import partition_values
 from anabranch.options import PATH

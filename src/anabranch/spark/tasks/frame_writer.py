@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 from anabranch.engine import WrittenRows
 from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.commit.write_load import WriteLoad
+from anabranch.kernel.commit.commit_message import CommitMessage, WriteLoad
 from anabranch.lineage.recording import current
 from anabranch.spark.lineage.batch_lineage import FrameOrigin
 from anabranch.spark.lineage.batch_reads import writing
