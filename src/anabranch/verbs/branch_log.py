@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from anabranch.format.records.fork import BranchOperation
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.branches.operations import operation_of_commit, operations
-from anabranch.kernel.log.parallel import Unread
+from anabranch.kernel.log.parallel import OnUnread
 from anabranch.table import Table
 
 __all__ = ["BranchOperation", "made_by", "recorded"]
 
 
-def recorded(table: Table, unread: Unread) -> list[BranchOperation]:
+def recorded(table: Table, unread: OnUnread) -> list[BranchOperation]:
     """Return the operations that left records of their own; not replacements that were made as commits.
 
     Args:

@@ -19,7 +19,7 @@ from anabranch.verbs.verb import Group, argument, option, verb
 if TYPE_CHECKING:
     from anabranch.format.records.snapshot import Snapshot
     from anabranch.format.schema.table_schema import TableSchema
-    from anabranch.kernel.log.parallel import Unread
+    from anabranch.kernel.log.parallel import OnUnread
     from anabranch.table import Table
 
 TABLES: Group = "Tables and rows"
@@ -121,7 +121,7 @@ def columns_of(schema: TableSchema) -> tuple[ColumnInfo, ...]:
     )
 
 
-def describe_table(table: Table, unread: Unread | None = None) -> TableInfo:
+def describe_table(table: Table, unread: OnUnread | None = None) -> TableInfo:
     """Return all facts about a table as one value. Reads its manifests.
 
     Args:

@@ -30,14 +30,14 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_by_uuid, main_of
 from anabranch.kernel.log.main_pointer import find_pointer, find_release, numbers, replacements
 from anabranch.kernel.log.merge_record import merge_log
-from anabranch.kernel.log.parallel import Unread, each, tried
+from anabranch.kernel.log.parallel import OnUnread, each, tried
 from anabranch.kernel.log.properties import replace_facts
 
 _LOG = logging.getLogger(__name__)
 
 
 def operations(
-    context: TableContext, *, of_commits: bool = True, unread: Unread | None = None
+    context: TableContext, *, of_commits: bool = True, unread: OnUnread | None = None
 ) -> list[BranchOperation]:
     """Return all known operations on the table's branches, newest first.
 
@@ -94,13 +94,13 @@ def _readable_of(branch: TableContext) -> Iterator[BranchOperation]:
         _LOG.warning("not all of what was done with '%s' is known: %s", branch.title, error)
 
 
-def _uuid_if_forked(branch: TableContext, unread: Unread | None) -> str | None:
+def _uuid_if_forked(branch: TableContext, unread: OnUnread | None) -> str | None:
     """Return the identity of a branch of ours; None of one that another engine made, or whose record is damaged."""
     fork = tried(f"branch '{branch.branch}'", lambda: branch.fork, unread)
     return None if fork is None else fork.branch_uuid
 
 
-def _of_branch(branch: TableContext, unread: Unread | None = None) -> Iterator[BranchOperation]:
+def _of_branch(branch: TableContext, unread: OnUnread | None = None) -> Iterator[BranchOperation]:
     """Yield the operations recorded in a branch's folder, oldest first."""
     uuid = tried(f"branch '{branch.branch}'", lambda: branch.branch_uuid, unread)
     if uuid is None:
@@ -133,7 +133,7 @@ def _of_branch(branch: TableContext, unread: Unread | None = None) -> Iterator[B
         yield from _merges(branch, name, unread)
 
 
-def _merges(branch: TableContext, name: str, unread: Unread | None) -> Iterator[BranchOperation]:
+def _merges(branch: TableContext, name: str, unread: OnUnread | None) -> Iterator[BranchOperation]:
     log = merge_log(branch, unread)
     for number, record in log.records.items():
         end = log.ends.get(number)
@@ -151,7 +151,7 @@ def _merges(branch: TableContext, name: str, unread: Unread | None) -> Iterator[
         )
 
 
-def _replacements(context: TableContext, unread: Unread | None) -> list[MainPointer]:
+def _replacements(context: TableContext, unread: OnUnread | None) -> list[MainPointer]:
     """Return the completed replacements, oldest first."""
     if unread is None:
         return replacements(context)
@@ -163,7 +163,7 @@ def _replacements(context: TableContext, unread: Unread | None) -> list[MainPoin
 
 
 def _of_replacement(
-    context: TableContext, pointer: MainPointer, unread: Unread | None
+    context: TableContext, pointer: MainPointer, unread: OnUnread | None
 ) -> Iterator[BranchOperation]:
     replaced = pointer.replaced
     assert replaced is not None, "those that came to nothing are left out"
@@ -239,7 +239,7 @@ def _deleted_paths(context: TableContext) -> list[str]:
     return [info.path for info in infos if info.path.rpartition("/")[2].startswith(DELETED_PREFIX)]
 
 
-def _find_deleted(context: TableContext, path: str, unread: Unread | None) -> tuple[BranchOperation, ...]:
+def _find_deleted(context: TableContext, path: str, unread: OnUnread | None) -> tuple[BranchOperation, ...]:
     try:
         content = context.storage.get(path)
     except NotFoundError:

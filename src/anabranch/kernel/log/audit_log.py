@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.format.records.audit import AUDIT_PREFIX, AuditRecord
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import Unread, each, tried
+from anabranch.kernel.log.parallel import OnUnread, each, tried
 
 
 def record_audit(branch: TableContext, record: AuditRecord) -> int:
@@ -16,7 +16,7 @@ def record_audit(branch: TableContext, record: AuditRecord) -> int:
     return number
 
 
-def audits(branch: TableContext, unread: Unread | None = None) -> list[tuple[int, AuditRecord]]:
+def audits(branch: TableContext, unread: OnUnread | None = None) -> list[tuple[int, AuditRecord]]:
     """All audits of the branch with their numbers, oldest first.
 
     Args:

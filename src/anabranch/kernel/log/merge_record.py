@@ -20,7 +20,7 @@ from anabranch.format.records.snapshot_ref import SnapshotRef
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.parallel import Unread, each, tried
+from anabranch.kernel.log.parallel import OnUnread, each, tried
 
 _FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
 
@@ -122,7 +122,7 @@ class MergeLog:
         return max(self.records, default=0) + 1
 
 
-def merge_log(branch: TableContext, unread: Unread | None = None) -> MergeLog:
+def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
     """Read the records of a branch's merges.
 
     Args:

@@ -127,7 +127,7 @@ def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:
 
 N = TypeVar("N")
 
-Unread = Callable[[str, AnabranchError], None]
+OnUnread = Callable[[str, AnabranchError], None]
 """Called with what cannot be read, as people name it, and why. It may be called from several threads."""
 
 

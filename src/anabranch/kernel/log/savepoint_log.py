@@ -14,7 +14,7 @@ from anabranch.format.records.layout import deleted_savepoint_id_of, savepoint_i
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import Unread, each, tried
+from anabranch.kernel.log.parallel import OnUnread, each, tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def get_savepoint(context: TableContext, number: int) -> Savepoint:
     raise NotFoundError(f"savepoint {number} does not exist in '{context.title}'{was}", hint=hint)
 
 
-def savepoints(context: TableContext, unread: Unread | None = None) -> list[Savepoint]:
+def savepoints(context: TableContext, unread: OnUnread | None = None) -> list[Savepoint]:
     """All savepoints of this branch, by ascending number.
 
     Args:

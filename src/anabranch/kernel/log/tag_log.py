@@ -11,7 +11,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import Unread, each, tried
+from anabranch.kernel.log.parallel import OnUnread, each, tried
 
 _LONGEST_NAME = 250
 """Most bytes of a tag's name, so that it fits a file name."""
@@ -75,7 +75,7 @@ def get_tag(context: TableContext, name: str) -> Tag:
     return tag
 
 
-def find_tags(context: TableContext, names: Iterable[str], unread: Unread | None = None) -> list[Tag]:
+def find_tags(context: TableContext, names: Iterable[str], unread: OnUnread | None = None) -> list[Tag]:
     """Return those of these tags that exist, in the order of the names.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Literal
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.main_pointer import MainPointer, former_main_name
 from anabranch.kernel.log.group_log import find_decision, find_intent, group_numbers
-from anabranch.kernel.log.parallel import Unread, tried
+from anabranch.kernel.log.parallel import OnUnread, tried
 from anabranch.kernel.provenance.coverage import JobOnMain, OnlyOnMain
 from anabranch.storage.protocol import Storage
 
@@ -120,7 +120,7 @@ class GroupInfo:
     undoes: int | None
 
 
-def group_infos(groups: Storage, unread: Unread | None = None) -> list[GroupInfo]:
+def group_infos(groups: Storage, unread: OnUnread | None = None) -> list[GroupInfo]:
     """Return all groups of a warehouse, oldest first.
 
     Args:
