@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch
-from anabranch.arrow.footer_checksum import KEY
+from anabranch.arrow.parquet_footer import KEY
 from anabranch.errors import CorruptTableError
 from tests.support.hostile import bad, survive
 from tests.support.tables import make_table

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.arrow import row_buffer
-from anabranch.arrow.footer_checksum import KEY, is_intact, sealed
 from anabranch.arrow.parquet_encode import PageSettings, encode
-from anabranch.arrow.parquet_footer import JoinedFile
+from anabranch.arrow.parquet_footer import KEY, JoinedFile, is_intact, sealed
 from anabranch.arrow.thrift import (
     BINARY,
     BYTE,

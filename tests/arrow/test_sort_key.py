@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.arrow.curves import hilbert, zorder
 from anabranch.arrow.ordered_values import ordered
-from anabranch.arrow.sort_key import STRATEGIES, Ranks, SortOrder
+from anabranch.arrow.sort_key import STRATEGIES, Ranks, SortOrder, hilbert, zorder
 
 EPOCH = dt.datetime(1970, 1, 1)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from anabranch.kernel.actions.append import Append
-from anabranch.lineage.duplicates import duplicate_sources
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
+from anabranch.lineage.overlap import duplicate_sources
 from tests.branches.merging import conflicts_of, contents, parted, written
 
 

@@ -18,7 +18,7 @@ from anabranch.format.records.main_pointer import (
     Seal,
     former_main_of,
 )
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.expiry.ref_files import RefReader
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.main_branch import is_in_past, main_by_uuid, main_of

@@ -3,7 +3,7 @@
 import pytest
 
 import anabranch
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from tests.branches.replacing import BEFORE, again, parted
 from tests.support.tables import ids_of, rows
 

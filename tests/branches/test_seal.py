@@ -9,7 +9,7 @@ import pytest
 import anabranch
 from anabranch.errors import CommitConflictError, CommitOutcomeUnknownError, NotFoundError, StorageError
 from anabranch.format.records.main_pointer import BranchRef, MainPointer, Replaced, Seal
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import find_pointer, put_pointer, put_seal, replacements

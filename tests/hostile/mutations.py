@@ -2,7 +2,7 @@
 
 import json
 
-from anabranch.arrow.footer_checksum import KEY
+from anabranch.arrow.parquet_footer import KEY
 from anabranch.format.avro.container import Block, frame_container, pack_block, read_blocks, read_header
 
 VALUES = (

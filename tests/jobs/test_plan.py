@@ -6,7 +6,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.jobs.plan import chosen, feeds, in_order
+from anabranch.jobs.load import chosen, feeds, in_order
 
 
 def job(name, sources, sink):

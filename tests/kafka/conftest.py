@@ -11,8 +11,7 @@ pytest.importorskip("pyspark")
 from anabranch.kafka import fetch
 from anabranch.kafka.options import settings_of
 from anabranch.runtime import SYSTEM, Runtime
-from anabranch.spark.kafka.batch import KafkaBatchReader
-from anabranch.spark.kafka.stream import HAS_READ_LIMITS, stream_reader
+from anabranch.spark.kafka.stream import HAS_READ_LIMITS, KafkaBatchReader, stream_reader
 from tests.support.broker import kafka_broker, running_broker
 
 

@@ -15,7 +15,7 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.expiry import expire as expiry
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.identity import CommitIdentity

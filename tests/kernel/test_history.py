@@ -14,8 +14,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
-from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, SnapshotRef
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.identity import CommitIdentity

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import hand_over, recorded_after, tidy

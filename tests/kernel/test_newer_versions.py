@@ -7,7 +7,7 @@ import zstandard
 
 import anabranch
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.jobs.checkpoint import Beginning
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.archive import archive, forget_after

@@ -8,7 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.identity import CommitIdentity
 from tests.support.processes import forking

@@ -8,7 +8,7 @@ import pytest
 import anabranch
 from anabranch.errors import CorruptTableError, StorageError
 from anabranch.format.records.history_segment import BranchFacts, HistorySegment, PastSnapshot, SegmentName
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.log.archive import (
     Following,
     archive,

@@ -8,7 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
-from anabranch.kernel.repair.problem import Kind
+from anabranch.kernel.repair.found import Kind
 from tests.support.dying import Died, through
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import ids_of, make_table, rows

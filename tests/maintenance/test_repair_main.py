@@ -8,7 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.format.records.main_pointer import MainPointer
-from anabranch.kernel.repair.problem import Kind
+from anabranch.kernel.repair.found import Kind
 from tests.maintenance.replaced_main import READS, fresh, kinds, maker, ready, rows
 from tests.support.tables import ids_of
 

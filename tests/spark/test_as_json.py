@@ -127,7 +127,7 @@ def test_notices_are_json_and_what_is_none_is_passed_over(table, caplog):
 OF_OWN_TASKS = {
     # What this process's own Spark jobs gave back; no statement, option or file is between them.
     "spark/tasks/task_engine.py",
-    "spark/native/written.py",
+    "spark/native/writer.py",
     "spark/tasks/frame_writer.py",
     "spark/tasks/sort.py",
     # A data source that this process registered, as Spark's own Python process sent it back.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry
-from anabranch.spark.native import aggregates
+from anabranch.spark.native import scan_builder
 from anabranch.spark.native.compiled import NotCompiledError
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
@@ -77,7 +77,7 @@ def plan_of(frame):
 def test_answers_are_those_of_the_rows_and_no_file_is_opened(spark, named, warehouse, monkeypatch):
     asked = [text.format(t=named) for text in QUERIES]
     with monkeypatch.context() as patched:
-        patched.setattr(aggregates.Aggregates, "of", lambda *_: None)
+        patched.setattr(scan_builder.Aggregates, "of", lambda *_: None)
         frames = [spark.sql(text) for text in asked]
         expected = [frame.collect() for frame in frames]
         assert not any("answered" in plan_of(frame) for frame in frames)
@@ -176,7 +176,7 @@ def test_where_the_class_is_not_there_rows_are_read(spark, named, monkeypatch):
     def refused(*_):
         raise NotCompiledError("a test wants it")
 
-    monkeypatch.setattr(aggregates, "compiled_object", refused)
+    monkeypatch.setattr(scan_builder, "compiled_object", refused)
     frame = spark.sql(f"SELECT count(*) FROM {named}")
     assert "answered" not in plan_of(frame)
     assert frame.collect() == [(20,)]

@@ -13,7 +13,7 @@ from pyspark.sql import types as st
 
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.format.types.data_types import Field, IntType, VarCharType
-from anabranch.spark.jvm import bulk
+from anabranch.spark.jvm import handles
 from anabranch.spark.jvm.answers import Answers
 from anabranch.spark.jvm.callbacks import start_callbacks
 from anabranch.spark.jvm.handles import Handles
@@ -175,7 +175,7 @@ def test_files_that_hadoop_does_not_reach(jvm, tmp_path):
 
 
 def test_texts_in_an_array(jvm):
-    assert list(bulk.text_array(jvm, ["a", "é'\"", ""])) == ["a", "é'\"", ""]
+    assert list(handles.text_array(jvm, ["a", "é'\"", ""])) == ["a", "é'\"", ""]
 
 
 def test_a_proxy_equals_what_says_the_same(jvm):

@@ -16,8 +16,7 @@ from pyspark.sql import functions as fn
 
 import anabranch
 from anabranch.errors import CorruptTableError
-from anabranch.spark.native.file_index import PlannedFileIndex
-from anabranch.spark.native.frame import native_frame
+from anabranch.spark.native.frame import PlannedFileIndex, native_frame
 from anabranch.spark.native.planned_files import PlannedFiles
 from anabranch.spark.native.scan_builder import ScanBuilder
 from anabranch.spark.native.table_scan import TableScan

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import anabranch
 import anabranch.spark
-from anabranch.spark.jvm import bulk, handles, proxy
+from anabranch.spark.jvm import handles, proxy
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native import internals
 from anabranch.spark.native.frame import native_frame
@@ -141,7 +141,7 @@ def without(monkeypatch):
         monkeypatch.setattr(internals, "_TRIED", WeakKeyDictionary())
         monkeypatch.setattr(Jvm, "of", lambda jvm, asked: of(jvm, _gone(asked, name)))
         monkeypatch.setattr(proxy, "_MADE", WeakKeyDictionary())
-        for module in (bulk, handles, internals):
+        for module in (handles, internals):
             monkeypatch.setattr(module, "class_of", lambda jvm, asked: loaded(jvm, _gone(asked, name)))
 
     return lack

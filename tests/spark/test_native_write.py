@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as fn
 
 import anabranch.spark
-from anabranch.arrow.footer_checksum import is_intact
+from anabranch.arrow.parquet_footer import is_intact
 from anabranch.arrow.thrift import decode_struct
 from anabranch.errors import SchemaError
 from anabranch.kernel.commit.commit_message import EventTimes

@@ -12,7 +12,7 @@ from anabranch.kernel.scan.split import SplitFile
 from anabranch.spark.rows.row_reader import partitions_of, snapshot_rows, spread
 from anabranch.spark.rows.row_writer import RowWriter
 from anabranch.spark.types.columns import arrow_schema, spark_schema
-from anabranch.streaming.delivery import FeedFile, FeedSplit
+from anabranch.streaming.offsets import FeedFile, FeedSplit
 from tests.support.tables import make_table, rows
 
 

@@ -13,7 +13,7 @@ from anabranch.spark.sql.insert import insert
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import WordReader
 from anabranch.spark.sql.references import references, replaced
-from anabranch.spark.sql.script import statements_of
+from anabranch.spark.sql.scanner import statements_of
 
 
 def with_marks(query):

@@ -12,7 +12,7 @@ from anabranch.lineage.model import TableInput, lineage_of
 from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between
 from anabranch.spark.lineage.checkpoint import Checkpoint
 from anabranch.spark.lineage.lookups import Lookups
-from anabranch.spark.lineage.stream_state import held_in_state
+from anabranch.spark.lineage.stream_lineage import held_in_state
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import open_storage
 from anabranch.streaming.offsets import BEGINNING, Offset, Position

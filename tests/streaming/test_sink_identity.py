@@ -3,7 +3,7 @@ import json
 import pytest
 
 from anabranch.errors import CorruptTableError
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.storage.open import open_storage
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord
 

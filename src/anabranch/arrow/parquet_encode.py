@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from anabranch.arrow import nested
-from anabranch.arrow.footer_checksum import UNSEALED
+from anabranch.arrow.parquet_footer import UNSEALED
 from anabranch.arrow.storable import storable
 from anabranch.arrow.stored_values import INT96
 from anabranch.errors import OptionError

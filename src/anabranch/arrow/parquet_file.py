@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from anabranch.arrow.data_files import check_rows
 from anabranch.arrow.files import Range, damaged, native_path, open_file
-from anabranch.arrow.footer_checksum import is_intact
 from anabranch.arrow.parquet_footer import (
     MAGIC,
     ColumnPlace,
     column_places,
+    is_intact,
     with_int96_as_bytes,
     with_length,
 )

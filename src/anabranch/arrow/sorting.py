@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.arrow.curves import Keys
 from anabranch.arrow.ordered_values import shortened
 from anabranch.arrow.reader import ReadContext, read_batches
 from anabranch.arrow.rewrite import ReplacementWriter, split_of
 from anabranch.arrow.row_buffer import MAX_BYTES, RowBuffer
-from anabranch.arrow.sort_key import KeyMaker, SortOrder
+from anabranch.arrow.sort_key import KeyMaker, Keys, SortOrder
 from anabranch.arrow.spill import Spill, SpilledRows
 from anabranch.arrow.writer import WriteContext
 from anabranch.format.schema.table_schema import TableSchema

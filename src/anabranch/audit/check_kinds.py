@@ -14,9 +14,9 @@ from anabranch.audit.checks_file import Item
 from anabranch.expr.bind import bind
 from anabranch.expr.bound import BoundColumn
 from anabranch.expr.bound import columns as bound_columns
-from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Predicate, all_of, any_of, col
 from anabranch.expr.parse import parse
+from anabranch.expr.values import quote_name
 from anabranch.format.types import data_types as t
 from anabranch.kernel.log.moment import duration_text, time_text
 

@@ -14,7 +14,7 @@ from anabranch.cascade.naming import is_cascade_of
 from anabranch.cascade.readers import readers_of
 from anabranch.errors import NotFoundError
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.log.ref_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
 from anabranch.lineage.questions.asked import AskedCommits

@@ -12,12 +12,12 @@ from anabranch.cascade.taken_away import Taking, begun_anew, takings
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.format.records.main_pointer import former_main_name
 from anabranch.format.records.refs import Tag
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import is_in_past, main_of
 from anabranch.kernel.log.main_pointer import replacements
-from anabranch.kernel.log.tag_log import get_tag
+from anabranch.kernel.log.ref_log import get_tag
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
 from anabranch.lineage.store import CommitStore

@@ -17,10 +17,10 @@ from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import first_positions
-from anabranch.jobs.state.expected import expected_state
+from anabranch.jobs.state.held import expected_state
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
-from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.log.ref_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.model import LineageEntry
 from anabranch.lineage.questions.asked import AskedCommits

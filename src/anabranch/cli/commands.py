@@ -19,8 +19,7 @@ from anabranch.cli.pager import paged
 from anabranch.cli.shown import show
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.caller import Caller, Statuses, accounted, user
-from anabranch.verbs.special import Asking, Progressing
-from anabranch.verbs.verb import Parameter, Verb
+from anabranch.verbs.verb import Asking, Parameter, Progressing, Verb
 
 
 class InOrder(TyperCommand):

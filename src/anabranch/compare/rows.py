@@ -18,7 +18,7 @@ from anabranch.kernel.scan.split import Split
 from anabranch.lineage.reads import note_state
 from anabranch.lineage.remembered import hand_out
 from anabranch.scan.scan import Scan
-from anabranch.streaming.delivery import CHANGE_COLUMN, INSERTED, REMOVED
+from anabranch.streaming.offsets import CHANGE_COLUMN, INSERTED, REMOVED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -39,9 +39,8 @@ from anabranch.expr.bound import (
 from anabranch.expr.coerce import Beyond, Spot, common_type, converts_exactly, place
 from anabranch.expr.functions import ComputedColumn, bind_call
 from anabranch.expr.like import Pattern, Wildcard, split_pattern
-from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Call, Column, Literal, Operator, Predicate
-from anabranch.expr.values import Value
+from anabranch.expr.values import Value, quote_name
 from anabranch.format.types.data_types import CharType, DataType, Field, RowType, VarCharType, is_atomic
 
 __all__ = ["BoundPredicate", "bind", "rebind", "resolve"]

@@ -20,9 +20,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from anabranch.expr.like import Pattern, join_pattern
-from anabranch.expr.names import quote_name
 from anabranch.expr.nodes import Operator
-from anabranch.expr.values import EPOCH_ORDINAL, Timestamp, Value, quote_text, sql_text
+from anabranch.expr.values import EPOCH_ORDINAL, Timestamp, Value, quote_name, quote_text, sql_text
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.values import ArrowArray, from_physical

@@ -18,8 +18,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from anabranch.errors import PredicateError
 from anabranch.expr.like import DEFAULT_ESCAPE, split_pattern
-from anabranch.expr.names import quote_name, split_path
-from anabranch.expr.values import Value, quote_text, sql_text, to_value
+from anabranch.expr.values import Value, quote_name, quote_text, split_path, sql_text, to_value
 
 MAX_DEPTH = 100
 """How deep predicates may nest. Everything that walks one may recurse."""

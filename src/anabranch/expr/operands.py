@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from anabranch.errors import PredicateError
 from anabranch.expr.lexer import FilterToken, FilterTokenKind, error_at, tokenize
-from anabranch.expr.names import RESERVED
 from anabranch.expr.nodes import Column, Literal
 from anabranch.expr.values import (
+    RESERVED,
     TIMESTAMP_FORM,
     Timestamp,
     Value,

@@ -10,9 +10,8 @@ from anabranch.errors import NotFoundError, UnsupportedFeatureError
 from anabranch.jobs.board import Board
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases, Wanted, take
-from anabranch.jobs.load import NoSessionError, jobs_of, load_all, travel
+from anabranch.jobs.load import NoSessionError, chosen, feeds, in_order, jobs_of, load_all, travel
 from anabranch.jobs.local_spark import local_spark
-from anabranch.jobs.plan import chosen, feeds, in_order
 from anabranch.jobs.prepare import Run, goes_on_at
 from anabranch.jobs.preview import PlannedJob, planned_job, preview
 from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from anabranch.errors import AnabranchError, NotFoundError, StorageError
 from anabranch.jobs.board import SILENCE_SECONDS, Board, JobRecord
-from anabranch.jobs.status import Activity, State
+from anabranch.jobs.status import Activity, JobStatus, State
 from anabranch.jobs.supervise import RESTARTED, Ask
 from anabranch.lake import Lake, connect
 from anabranch.runtime import SYSTEM, Runtime
@@ -219,3 +221,53 @@ def _is_restarted(before: JobRecord, now: JobRecord) -> bool:
     return new.state is State.RUNNING and (
         old is None or old.state is not State.RUNNING or new.restarts > old.restarts
     )
+
+
+_SECONDS = 5.0
+
+
+@dataclass
+class JobLags:
+    """How far jobs are behind the tables that they read, a few seconds old. Thread-safe."""
+
+    ask: Callable[[JobStatus], Mapping[str, Behind]]
+    _statuses: tuple[JobStatus, ...] = ()
+    _found: dict[str, Mapping[str, Behind]] = field(default_factory=dict)
+
+    def note(self, statuses: Sequence[JobStatus]) -> None:
+        """Take in what the jobs are doing."""
+        self._statuses = tuple(statuses)
+
+    def of(self, job: str) -> Mapping[str, Behind]:
+        """Return how far a job was behind at the last look, by table; empty if that is not known."""
+        return self._found.get(job, {})
+
+    def look(self) -> None:
+        """Ask the tables. A job whose tables do not answer keeps what was found last."""
+        for status in self._statuses:
+            try:
+                self._found[status.job] = {} if status.state.is_over else self.ask(status)
+            except AnabranchError:
+                continue
+
+    @contextmanager
+    def looking(self, seconds: float = _SECONDS) -> Iterator[JobLags]:
+        """Look again and again from a thread while the block runs."""
+        ended = threading.Event()
+
+        def work() -> None:
+            while not ended.wait(seconds):
+                self.look()
+
+        # A store that hangs must not keep the program from its end.
+        threading.Thread(target=work, name="lag of jobs", daemon=True).start()
+        try:
+            yield self
+        finally:
+            ended.set()
+
+
+def lags_of(warehouse: str, runtime: Runtime = SYSTEM) -> JobLags:
+    """Return what tells how far jobs are behind the tables of a warehouse."""
+    lake = connect(warehouse)
+    return JobLags(lambda status: behind(status.read or {}, lake, runtime.clock.now_millis()))

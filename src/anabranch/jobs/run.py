@@ -17,8 +17,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.jobs.frames import SourceReading, is_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases
-from anabranch.jobs.load import travel
-from anabranch.jobs.plan import feeds, in_order
+from anabranch.jobs.load import feeds, in_order, travel
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.runner import Runner
 from anabranch.jobs.status import JobStatus, RunEvent

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from anabranch.errors import AnabranchError
 from anabranch.format.records.history_segment import PastSnapshot
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.log.archive import Following
 from anabranch.kernel.log.commits import expired
 from anabranch.kernel.log.context import TableContext

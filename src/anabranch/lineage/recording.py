@@ -23,10 +23,9 @@ from threading import Lock, get_ident
 from typing import Any, Final
 
 from anabranch.errors import InvalidInputError, InvalidNameError
-from anabranch.lineage.joining import Inputs, joined, newest
+from anabranch.lineage.joining import Inputs, Steps, StreamStep, joined, newest
 from anabranch.lineage.model import EMBEDDED, Input, LineageEntry, SourceInput, TableInput
 from anabranch.lineage.remembered import Handed, listed, may_hold
-from anabranch.lineage.steps import Steps, StreamStep
 from anabranch.runtime import SYSTEM, Runtime
 
 _LOG = logging.getLogger(__name__)

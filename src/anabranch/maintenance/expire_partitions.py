@@ -17,8 +17,7 @@ import polars as pl
 from anabranch.errors import CommitConflictError, InvalidInputError, OptionError
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.format.records.entry_frame import EntryFrame
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label, value_text
 from anabranch.format.schema.table_schema import TableSchema

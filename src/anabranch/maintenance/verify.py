@@ -21,7 +21,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.repair.problem import Kind, Problem, Verification
+from anabranch.kernel.repair.found import Kind, Problem, Verification
 from anabranch.kernel.repair.verify import Looked, about_file, look, makers_of
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.lazy import lazy

@@ -21,7 +21,9 @@ from anabranch.expr.bound import BoundPredicate, conjunction
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.scan.split import Split
 from anabranch.lazy import lazy
-from anabranch.streaming.delivery import (
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.late_rows import late, on_time
+from anabranch.streaming.offsets import (
     CHANGE_COLUMN,
     INSERTED,
     REMOVED,
@@ -29,8 +31,6 @@ from anabranch.streaming.delivery import (
     FeedFile,
     FeedSplit,
 )
-from anabranch.streaming.feed import Feed
-from anabranch.streaming.late_rows import late, on_time
 
 CHANGE_FIELD: Final = pa.field(CHANGE_COLUMN, pa.string(), nullable=False)
 WATERMARK_FIELD: Final = pa.field(WATERMARK_COLUMN, pa.timestamp("us", "UTC"), nullable=False)

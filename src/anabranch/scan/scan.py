@@ -36,9 +36,8 @@ from anabranch.scan.facts import count, count_by, extreme, sample
 from anabranch.scan.feed import FeedReader
 from anabranch.scan.metadata import MetadataReader, metadata_columns
 from anabranch.streaming.between import Between
-from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
-from anabranch.streaming.offsets import Position
+from anabranch.streaming.offsets import FeedSplit, Position
 from anabranch.tabular import Glance, Shown
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from typing import Final, NamedTuple
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError, SourceReplacedError
 from anabranch.format.records.main_pointer import MainPointer, former_main_name
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
@@ -35,9 +34,8 @@ from anabranch.kernel.log.main_branch import as_main, main_by_uuid, succession
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.options import SCAN_ON_OVERWRITE, SCAN_ON_REPLACE
-from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
-from anabranch.streaming.offsets import BEGINNING, Position
+from anabranch.streaming.offsets import BEGINNING, FeedSplit, Position
 
 _LOG = logging.getLogger(__name__)
 

@@ -40,16 +40,13 @@ from anabranch.options import (
     SPLIT_OPEN_FILE_COST,
     SPLIT_TARGET_SIZE,
 )
-from anabranch.streaming.ahead import Ahead
-from anabranch.streaming.delivery import FeedFile, FeedSplit
+from anabranch.streaming.ahead import Ahead, Planned
 from anabranch.streaming.difference import Crossing
 from anabranch.streaming.history import History
 from anabranch.streaming.late_rows import event_time_of
-from anabranch.streaming.limits import UNLIMITED, Budget, Limits
-from anabranch.streaming.offsets import Position
-from anabranch.streaming.planned import Planned
+from anabranch.streaming.limits import UNLIMITED, Budget, Limits, WatermarkBound
+from anabranch.streaming.offsets import FeedFile, FeedSplit, Position
 from anabranch.streaming.portion import Listing, Portion, PortionFile, is_rewrite
-from anabranch.streaming.watermark_bound import WatermarkBound
 
 __all__ = ["UNLIMITED", "Feed", "Limits"]
 

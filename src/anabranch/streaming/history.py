@@ -9,8 +9,7 @@ from anabranch.errors import AnabranchError, NotFoundError, PositionLostError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import PARENT_PROPERTY
-from anabranch.kernel.log.savepoint_log import readable_snapshot, savepoints
-from anabranch.kernel.log.tag_log import find_tags, tag_names
+from anabranch.kernel.log.ref_log import find_tags, readable_snapshot, savepoints, tag_names
 from anabranch.streaming.difference import Crossing, crossing
 from anabranch.streaming.offsets import Position
 

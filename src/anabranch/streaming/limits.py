@@ -1,11 +1,16 @@
-"""Limits for one step of a stream."""
+"""Bounds of a stream: limits for one step, and the watermark at which it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from anabranch.errors import NotFoundError
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.scan.split import SplitFile
+from anabranch.options import SCAN_BOUNDED_WATERMARK
+from anabranch.streaming.offsets import BEGINNING, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +55,42 @@ class Budget:
             return False
         self.taken = more
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkBound:
+    """Filter of the snapshots that a bounded stream delivers."""
+
+    context: TableContext
+    watermark: int
+    """Bound in epoch milliseconds."""
+
+    def excludes(self, snapshot: Snapshot) -> bool:
+        """Whether the stream ends before the snapshot."""
+        return snapshot.watermark is not None and snapshot.watermark > self.watermark
+
+    def last_before(self, excluded: Snapshot) -> Position:
+        """Return the position before all rows of the newest snapshot within the bound; before the first if none is.
+
+        Raises `NotFoundError` if it has expired.
+        """
+        earliest = self.context.snapshots.earliest_id() or excluded.id
+        within: Snapshot | None = None
+        low, high = earliest, excluded.id - 1  # watermarks never go back
+        while low <= high:
+            middle = (low + high + 1) // 2
+            found = self.context.snapshots.find(middle)
+            if found is not None and self.excludes(found):
+                excluded, high = found, middle - 1
+            else:  # nothing is found where it expires while we look
+                within, low = found or within, middle + 1
+        if within is not None:
+            return Position(within.id, within.stamp, files=0, full=True)
+        if excluded.id == 1:
+            return BEGINNING
+        raise NotFoundError(
+            f"the stream of '{self.context.title}' is to end with watermark {self.watermark}, but what is of before "
+            f"has expired: snapshot {excluded.id}, the earliest that is left, has watermark {excluded.watermark}",
+            hint=f"set {SCAN_BOUNDED_WATERMARK.key} to {excluded.watermark} or more, or begin at a tag or savepoint "
+            "with scan.mode=from-snapshot-full.",
+        )

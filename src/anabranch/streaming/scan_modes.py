@@ -29,7 +29,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import check_unambiguous
 from anabranch.kernel.log.moment import Moment, time_text
 from anabranch.kernel.log.properties import PARENT_PROPERTY
-from anabranch.kernel.log.tag_log import find_tag
+from anabranch.kernel.log.ref_log import find_tag
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, named_moment, to_millis
 from anabranch.kernel.refs.time_travel import retained_at
 from anabranch.options import (
@@ -47,8 +47,8 @@ from anabranch.options import (
 )
 from anabranch.streaming.difference import crossing
 from anabranch.streaming.history import History
+from anabranch.streaming.limits import WatermarkBound
 from anabranch.streaming.offsets import BEGINNING, Position
-from anabranch.streaming.watermark_bound import WatermarkBound
 
 _NAMES: Final[tuple[Option[Any], ...]] = (
     SCAN_SNAPSHOT_ID,

@@ -19,8 +19,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from anabranch.errors import AnabranchError, SealedBranchError
 from anabranch.format.records.main_pointer import MainPointer, former_main_name
-from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot, SnapshotRef
 from anabranch.format.text.record import JsonFile, Stored
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import recorded_after

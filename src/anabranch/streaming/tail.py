@@ -29,9 +29,8 @@ from anabranch.options import (
 )
 from anabranch.streaming.consumers import consumed_position, consumer_at, leave_former_mains
 from anabranch.streaming.course import Course, Place
-from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
-from anabranch.streaming.offsets import Position
+from anabranch.streaming.offsets import FeedSplit, Position
 from anabranch.streaming.scan_modes import first_position
 
 T = TypeVar("T")

@@ -8,8 +8,7 @@ from anabranch.kernel.branches.branch_info import BranchInfo, branch_infos
 from anabranch.kernel.branches.operations import operations
 from anabranch.kernel.log.consumers import consumer_lags
 from anabranch.kernel.log.main_branch import main_of
-from anabranch.kernel.log.savepoint_log import savepoints
-from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
+from anabranch.kernel.log.ref_log import find_tags, is_internal, savepoints, tag_names
 from anabranch.lineage.only_on_main import only_on_main
 from anabranch.system_tables.definition import Columns, SystemTable, View, as_json, by_column
 

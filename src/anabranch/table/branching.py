@@ -122,8 +122,8 @@ class BranchMethods(TableView):
         """
         from anabranch.kernel.log.merge_record import wishes_of
         from anabranch.kernel.merge.merge import merge_branch
-        from anabranch.lineage.duplicates import duplicate_sources
         from anabranch.lineage.merging import merged_origin
+        from anabranch.lineage.overlap import duplicate_sources
 
         self._check_unpinned()
         self._context.check_same_table()

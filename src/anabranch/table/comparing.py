@@ -53,7 +53,7 @@ class CompareMethods(TableView):
         A verdict is bound to the snapshot that was looked at: commits after it make it void, compactions do not.
 
         Args:
-            checks: a file of checks in YAML, see `anabranch.audit.checks`; or its text, as ``Checks.parse`` reads it.
+            checks: a file of checks in YAML, see `anabranch.audit.run`; or its text, as ``Checks.parse`` reads it.
             by: who audits, for people.
 
         Returns:

@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.arrow.convert import convert
 from anabranch.arrow.incoming import incoming
-from anabranch.arrow.table_write import Writer
+from anabranch.arrow.table_read import Writer
 from anabranch.arrow.writer import WriteContext
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.engine import Engine, WritesFrames

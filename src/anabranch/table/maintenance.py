@@ -14,8 +14,8 @@ from anabranch.table.view import TableView
 if TYPE_CHECKING:
     from anabranch.kernel.compaction.selection import Partitions
     from anabranch.kernel.expiry.expire import Expiry, Tally
+    from anabranch.kernel.repair.found import Verification
     from anabranch.kernel.repair.health import Health
-    from anabranch.kernel.repair.problem import Verification
     from anabranch.kernel.repair.repair import Repair
     from anabranch.maintenance.compact import CompactionResult
     from anabranch.maintenance.cutoff import Cutoff

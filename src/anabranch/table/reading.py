@@ -31,9 +31,8 @@ from anabranch.scan.feed import FeedReader
 from anabranch.scan.scan import Changes, Scan, check_columns, check_limit
 from anabranch.streaming.between import between_of, number_of
 from anabranch.streaming.course import Course, Place
-from anabranch.streaming.delivery import FeedSplit
 from anabranch.streaming.feed import Feed
-from anabranch.streaming.offsets import Position
+from anabranch.streaming.offsets import FeedSplit, Position
 from anabranch.streaming.pace import limits_of
 from anabranch.streaming.tail import Follower, Tail, check_range, start_options
 from anabranch.system_tables import (

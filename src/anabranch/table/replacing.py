@@ -9,8 +9,7 @@ from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
-    from anabranch.kernel.replacement.request import ExpectedMain
-    from anabranch.kernel.replacement.result import ReplaceResult
+    from anabranch.kernel.replacement.request import ExpectedMain, ReplaceResult
 
 
 class ReplaceMethods(TableView):
@@ -60,8 +59,7 @@ class ReplaceMethods(TableView):
         from anabranch.kernel.replacement.content import replace_content
         from anabranch.kernel.replacement.release import release_due
         from anabranch.kernel.replacement.replace import planned, replace_main
-        from anabranch.kernel.replacement.request import Expected, Replacement
-        from anabranch.kernel.replacement.result import ReplaceResult
+        from anabranch.kernel.replacement.request import Expected, Replacement, ReplaceResult
         from anabranch.lineage.coverage import coverage
         from anabranch.lineage.merging import replaced_origin
         from anabranch.lineage.only_on_main import only_on_main
@@ -117,7 +115,7 @@ class ReplaceMethods(TableView):
             InvalidInputError: that is not the last replacement, or it was made together with those of other tables:
                 `Lake.undo_group` takes all of them back.
         """
-        from anabranch.kernel.replacement.result import ReplaceResult
+        from anabranch.kernel.replacement.request import ReplaceResult
         from anabranch.kernel.replacement.undo import undo_replace
 
         self._check_unpinned()

@@ -13,8 +13,7 @@ from anabranch.kernel.log.consumers import ConsumerLag, consumer_lags, forget_co
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, newest
-from anabranch.kernel.log.savepoint_log import find_savepoint, is_of, savepoints
-from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
+from anabranch.kernel.log.ref_log import find_savepoint, find_tag, is_internal, is_of, savepoints, tag_names
 from anabranch.kernel.refs.moments import resolve, to_millis
 from anabranch.kernel.refs.published import at_time
 from anabranch.kernel.refs.savepoints import create_savepoint, delete_savepoint
@@ -24,7 +23,7 @@ from anabranch.table.savepoint_manager import SavepointManager
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
-    from anabranch.maintenance.rollback import RollbackResult
+    from anabranch.kernel.rollback.roll_back import RollbackResult
 
 
 class TagMethods(TableView):
@@ -178,7 +177,7 @@ class TagMethods(TableView):
                 would be removed (``conflicts`` lists it) or the moment is not part of the current history.
             CommitError: see `anabranch.errors`.
         """
-        from anabranch.maintenance.rollback import rollback
+        from anabranch.kernel.rollback.roll_back import rollback
 
         self._check_unpinned()
         self._context.check_same_table()

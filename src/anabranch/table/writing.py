@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from anabranch.arrow.convert import convert
 from anabranch.arrow.incoming import incoming
 from anabranch.arrow.sources import is_held
-from anabranch.arrow.table_write import Writer
+from anabranch.arrow.table_read import Writer
 from anabranch.engine import WritesFrames, WrittenRows
 from anabranch.errors import (
     AnabranchError,
@@ -22,8 +22,7 @@ from anabranch.errors import (
 )
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.append import Append
@@ -38,9 +37,9 @@ from anabranch.kernel.refs.auto_tags import keep_due
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.lineage.model import LINEAGE_PROPERTY
+from anabranch.lineage.reads import outside_of_jobs
 from anabranch.lineage.recording import current, is_aside
 from anabranch.lineage.remembered import Handed, handed
-from anabranch.lineage.unnamed import outside_of_jobs
 from anabranch.maintenance.expire import expire_now_and_then
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE
 from anabranch.scan.scan import Rows

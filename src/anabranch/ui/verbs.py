@@ -8,9 +8,8 @@ from typing import Annotated
 from anabranch.errors import NotFoundError, UnsupportedFeatureError
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.parameters import JobFiles
-from anabranch.verbs.special import Called
 from anabranch.verbs.subject import InLake
-from anabranch.verbs.verb import argument, option, verb
+from anabranch.verbs.verb import Called, argument, option, verb
 
 
 @verb("This machine", "", has_json=False, shows_itself=True)

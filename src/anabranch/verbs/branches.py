@@ -12,16 +12,15 @@ from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundErr
 from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Branching, Grid, Line, Lines, Pairs, Sample, Shown, Watched, moment
 from anabranch.verbs.parameters import BranchName, Columns, DryRun, Filter, Force, Reason, RequireAudit, names
-from anabranch.verbs.special import Called, Confirm
 from anabranch.verbs.subject import OnTable
-from anabranch.verbs.verb import Group, argument, option, verb
+from anabranch.verbs.verb import Called, Confirm, Group, argument, option, verb
 
 if TYPE_CHECKING:
     from anabranch.compare import Diff, RowCounts
     from anabranch.kernel.branches.branch_info import BranchInfo
     from anabranch.kernel.merge.result import MergeResult
     from anabranch.kernel.provenance.coverage import JobOnMain
-    from anabranch.kernel.replacement.result import ReplaceResult
+    from anabranch.kernel.replacement.request import ReplaceResult
     from anabranch.lineage.lag import BranchLag
     from anabranch.table import Table
 

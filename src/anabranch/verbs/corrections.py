@@ -22,15 +22,14 @@ from anabranch.verbs.parameters import (
     Reason,
     settings,
 )
-from anabranch.verbs.special import Called, Confirm
 from anabranch.verbs.subject import TABLE_NAME
-from anabranch.verbs.verb import argument, option, verb
+from anabranch.verbs.verb import Called, Confirm, argument, option, verb
 
 if TYPE_CHECKING:
     from anabranch.cascade import CascadePlan, CascadeResult
     from anabranch.jobs.job import Job
     from anabranch.jobs.underway import Underway
-    from anabranch.kernel.replacement.result import GroupResult
+    from anabranch.kernel.replacement.request import GroupResult
     from anabranch.lake import Lake
     from anabranch.runtime import Runtime
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.parameters import DryRun, Force, Reason, RequireAudit, settings
-from anabranch.verbs.special import Called, Confirm
 from anabranch.verbs.subject import InLake
-from anabranch.verbs.verb import Group, argument, option, verb
+from anabranch.verbs.verb import Called, Confirm, Group, argument, option, verb
 
 if TYPE_CHECKING:
-    from anabranch.kernel.replacement.result import GroupResult
+    from anabranch.kernel.replacement.request import GroupResult
     from anabranch.lake import Lake
 
 CORRECTIONS: Group = "Jobs and corrections"

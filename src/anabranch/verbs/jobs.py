@@ -12,8 +12,7 @@ from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Grid, Lines, Shown, Watched, ago, late
 from anabranch.verbs.caller import Caller
 from anabranch.verbs.parameters import AcceptEmptyState, Conf, DryRun, settings
-from anabranch.verbs.special import Called
-from anabranch.verbs.verb import Group, argument, option, verb
+from anabranch.verbs.verb import Called, Group, argument, option, verb
 
 if TYPE_CHECKING:
     from anabranch.jobs.preview import PlannedJob
@@ -141,8 +140,8 @@ def run(
     another branch took the place of main; 4 another process runs or took one; 5 Spark's JVM is gone; 141 nobody reads standard output.
     """
     from anabranch.jobs import command
-    from anabranch.jobs.lag import lags_of
     from anabranch.jobs.maintenance import keeping_of
+    from anabranch.jobs.records import lags_of
 
     spark = command.Spark(master, settings(conf), loud=caller.is_loud)
     jobs = command.declared(files, job or (), warehouse=caller.warehouse, spark=spark)

@@ -13,9 +13,8 @@ from anabranch.errors import InvalidInputError
 from anabranch.format.text.shell import command_line
 from anabranch.verbs.answer import Answer, Document, Grid, Line, Note, Pairs, Rich, Shown, moment
 from anabranch.verbs.caller import Caller, View
-from anabranch.verbs.special import Called
 from anabranch.verbs.subject import InLake
-from anabranch.verbs.verb import Group, Option, Parameter, argument, option, verb
+from anabranch.verbs.verb import Called, Group, Option, Parameter, argument, option, verb
 
 if TYPE_CHECKING:
     from anabranch.lineage.trace import Positions, Producer, Trace

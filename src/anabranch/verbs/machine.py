@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.verbs.answer import Answer, Cut, Grid, Line, Lines, Note
 from anabranch.verbs.parameters import Conf, Limit, limit, most_rows, settings
-from anabranch.verbs.special import Called
-from anabranch.verbs.verb import Group, argument, option, verb
+from anabranch.verbs.verb import Called, Group, argument, option, verb
 
 if TYPE_CHECKING:
     from anabranch.verbs.scripts import Started, StatementRows

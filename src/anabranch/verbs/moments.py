@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 from anabranch.errors import InvalidInputError
 from anabranch.verbs.answer import Answer, Grid, moment, wall_time
 from anabranch.verbs.parameters import DryRun
-from anabranch.verbs.special import Confirm
 from anabranch.verbs.subject import OnBranch
-from anabranch.verbs.verb import Group, option, verb
+from anabranch.verbs.verb import Confirm, Group, option, verb
 
 if TYPE_CHECKING:
     from anabranch.format.records.refs import Tag
     from anabranch.format.records.savepoint import Savepoint
-    from anabranch.maintenance.rollback import RollbackResult
+    from anabranch.kernel.rollback.roll_back import RollbackResult
     from anabranch.table import Table
 
 MOMENTS: Group = "Moments"
@@ -81,7 +80,7 @@ class SavepointInfo:
 
 
 def _tag(table: Table, name: str) -> TagInfo:
-    from anabranch.kernel.log.tag_log import get_tag
+    from anabranch.kernel.log.ref_log import get_tag
 
     return TagInfo.of(get_tag(table.context, name))
 
@@ -100,7 +99,7 @@ def tags(
     table: OnBranch, all: Annotated[bool, option("Also those the table made for itself.")] = False
 ) -> Answer:
     """List the tags of a table."""
-    from anabranch.kernel.log.tag_log import find_tags
+    from anabranch.kernel.log.ref_log import find_tags
 
     found = [TagInfo.of(tag) for tag in find_tags(table.context, table.tags(include_internal=all))]
     rows = (
@@ -295,7 +294,7 @@ def rollback(
     ask: Confirm,
 ) -> Answer:
     """Go back to an earlier moment: as one new snapshot, or by removing what came after it."""
-    from anabranch.maintenance.rollback import rollback as roll_back
+    from anabranch.kernel.rollback.roll_back import rollback as roll_back
 
     planned = table.rollback(to, destructive=destructive, dry_run=True)
     info = RollbackInfo.of(table, to, planned)

@@ -10,10 +10,9 @@ from anabranch.errors import InvalidInputError
 from anabranch.verbs.answer import Answer, Cut, Grid, Lines
 from anabranch.verbs.caller import Caller, View
 from anabranch.verbs.parameters import Columns, Filter, Limit, limit, most_rows, names
-from anabranch.verbs.special import Called
 from anabranch.verbs.subject import AnyPublishedView, AtMoment, OnBranch
 from anabranch.verbs.upkeep import partition_values
-from anabranch.verbs.verb import Group, argument, option, verb
+from anabranch.verbs.verb import Called, Group, argument, option, verb
 
 ROWS: Group = "Tables and rows"
 _Source = Annotated[str, argument("A parquet, csv or json file, or - for standard input.")]

@@ -170,7 +170,7 @@ def _first_of(answer: SqlRows, limit: int | None) -> StatementRows:
 
 def _statements(script: str) -> list[str]:
     try:
-        from anabranch.spark.sql.script import statements_of
+        from anabranch.spark.sql.scanner import statements_of
     except ImportError as error:
         raise UnsupportedFeatureError(
             "statements in SQL need Spark, which is not installed",

@@ -12,9 +12,8 @@ from anabranch.verbs.answer import Answer, Grid, Pairs, moment
 from anabranch.verbs.caller import View, names_in
 from anabranch.verbs.parameters import Columns, DryRun, Filter, Limit, limit, names, settings
 from anabranch.verbs.rows import read_rows
-from anabranch.verbs.special import Called, Confirm, Order
 from anabranch.verbs.subject import TABLE_NAME, AnyView, AtMoment, InLake, OnBranch
-from anabranch.verbs.verb import Group, argument, option, verb
+from anabranch.verbs.verb import Called, Confirm, Group, Order, argument, option, verb
 
 if TYPE_CHECKING:
     from anabranch.format.records.snapshot import Snapshot

@@ -12,13 +12,12 @@ from anabranch.format.text.shell import command_line
 from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Grid, Note, Shown
 from anabranch.verbs.parameters import DryRun, names
-from anabranch.verbs.special import Called, Confirm, Progress
 from anabranch.verbs.subject import Each, EachBranch, EachBranchOnSpark, OnBranch, OnSpark, OnTable
-from anabranch.verbs.verb import Group, option, verb
+from anabranch.verbs.verb import Called, Confirm, Group, Progress, option, verb
 
 if TYPE_CHECKING:
     from anabranch.kernel.expiry.expire import Expiry, Tally
-    from anabranch.kernel.repair.problem import Problem
+    from anabranch.kernel.repair.found import Problem
     from anabranch.maintenance.compact import CompactionResult
     from anabranch.maintenance.maintain import Upkeep
     from anabranch.maintenance.orphans import Cleaning

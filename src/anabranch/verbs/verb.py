@@ -5,7 +5,7 @@
         \"\"\"Give a tag another name.\"\"\"
 
 A parameter is an option or an argument of the command, and an argument of the procedure. One whose type is of
-`anabranch.verbs.subject` or `anabranch.verbs.special` is given by who calls the verb: the table, a question to ask.
+`anabranch.verbs.subject` or `anabranch.verbs.verb` is given by who calls the verb: the table, a question to ask.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
-from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, ParamSpec, Protocol, TypeVar, get_args, get_origin
 
 from anabranch.verbs.answer import Answer
+from anabranch.verbs.caller import Caller
 
 P = ParamSpec("P")
 R = TypeVar("R", Answer, Iterator[Answer])
@@ -175,7 +176,7 @@ class Verb:
         return tuple(p for p in (*self._given, *self._own) if p.option.sql is not None)
 
     def takes(self, kind: type) -> bool:
-        """Whether it takes something that its caller gives, such as `anabranch.verbs.special.Asking`."""
+        """Whether it takes something that its caller gives, such as `anabranch.verbs.verb.Asking`."""
         return any(isinstance(one, kind) for one in self.inputs.values())
 
     def answers(self, caller: Any, given: Mapping[str, Any]) -> Iterator[Answer]:
@@ -223,3 +224,50 @@ def _input(parameter: inspect.Parameter, function: Callable[..., Any]) -> Parame
     if get_origin(kind) is UnionType:
         (kind,) = [one for one in get_args(kind) if one is not type(None)]
     return Parameter(parameter.name, kind, how, parameter.default)
+
+
+@dataclass(frozen=True)
+class _Special:
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asking(_Special):
+    """A question that is asked before something is removed or replaced: the command has ``--yes``."""
+
+    def value(self, caller: Caller, _given: Mapping[str, Any]) -> Callable[[str], None]:
+        """Return what asks it, and raises if the answer is no."""
+        return caller.confirm
+
+
+@dataclass(frozen=True)
+class Progressing(_Special):
+    """What long work is at."""
+
+    def value(self, caller: Caller, _given: Mapping[str, Any]) -> Callable[[str], None]:
+        """Return what is told."""
+        return caller.progress
+
+
+@dataclass(frozen=True)
+class Calling(_Special):
+    """Who calls, for verbs that are about the process or the terminal themselves."""
+
+    def value(self, caller: Caller, _given: Mapping[str, Any]) -> Caller:
+        """Return it."""
+        return caller
+
+
+@dataclass(frozen=True)
+class Ordered(_Special):
+    """The names of the parameters in the order in which they were given."""
+
+    def value(self, caller: Caller, _given: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return them."""
+        return caller.order
+
+
+Confirm = Annotated[Callable[[str], None], Asking()]
+Progress = Annotated[Callable[[str], None], Progressing()]
+Called = Annotated[Caller, Calling()]
+Order = Annotated[tuple[str, ...], Ordered()]

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Final, Self
 import zstandard
 
 from anabranch.errors import CorruptTableError
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.format.text.json_object import JsonObject
 from anabranch.format.text.record import JsonRecord, Stored
 

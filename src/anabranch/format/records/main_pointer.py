@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored, keys_of
 

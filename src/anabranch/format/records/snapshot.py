@@ -8,11 +8,12 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from anabranch.errors import CorruptTableError, InvalidInputError, UnsupportedFeatureError
 from anabranch.format.records.layout import check_file_name
 from anabranch.format.text.json_object import MAX_LONG, MIN_LONG, JsonObject, describe, to_bytes
+from anabranch.format.text.record import JsonRecord, Stored
 from anabranch.tabular import Glance, Shown, time_text
 
 BATCH_COMMIT_IDENTIFIER = MAX_LONG
@@ -280,3 +281,15 @@ def _commit_kind(content: JsonObject) -> CommitKind:
             path=content.path,
             hint="read the table with a newer version of Anabranch.",
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef(JsonRecord):
+    """A snapshot by branch, number and stamp. Whoever resolves it compares the stamp."""
+
+    WHAT: ClassVar = "reference to a snapshot"
+
+    branch_uuid: Annotated[str, Stored(key="branch")]
+    id: Annotated[int, Stored(key="snapshot", minimum=0)]
+    """0 stands for the moment before the first snapshot; its stamp is empty."""
+    stamp: str

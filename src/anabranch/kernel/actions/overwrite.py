@@ -18,8 +18,7 @@ from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.entry_frame import EntryFrame
-from anabranch.format.records.snapshot import CommitKind
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.base import Base, Change, Conflict

@@ -9,8 +9,7 @@ import polars as pl
 
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.commit.watermark import given_back

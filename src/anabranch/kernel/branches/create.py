@@ -28,8 +28,7 @@ from anabranch.format.records.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.format.records.layout import Layout
 from anabranch.format.records.main_pointer import BranchRef
 from anabranch.format.records.refs import Tag
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import NEWEST_VERSION
 from anabranch.format.text.names import check_branch_name
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
@@ -38,8 +37,8 @@ from anabranch.kernel.log.field_ids import last_id_before, reserve_block
 from anabranch.kernel.log.fork_pins import fork_pin, fork_snapshot, pin_fork, unpin_fork
 from anabranch.kernel.log.moment import Moment, check_there, of_tag
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.ref_log import find_tag, get_tag, is_internal
 from anabranch.kernel.log.schema_log import SchemaLog
-from anabranch.kernel.log.tag_log import find_tag, get_tag, is_internal
 from anabranch.kernel.refs.tags import create_tag
 
 

@@ -32,7 +32,7 @@ from anabranch.kernel.log.lost_pointers import check_decisions
 from anabranch.kernel.log.main_branch import main_of, succession
 from anabranch.kernel.log.main_pointer import find_release
 from anabranch.kernel.log.merge_pins import unpin_merges
-from anabranch.kernel.log.savepoint_log import is_of, savepoints
+from anabranch.kernel.log.ref_log import is_of, savepoints
 from anabranch.kernel.log.seals import settled
 from anabranch.kernel.refs.savepoints import delete_savepoint
 

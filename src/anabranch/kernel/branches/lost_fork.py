@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.format.records.fork import Fork
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.field_ids import BLOCK_SIZE, reserved_blocks
 from anabranch.kernel.log.fork_pins import fork_pin, is_fork_pin, pinned_branch_of
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
-from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names, tag_times
+from anabranch.kernel.log.ref_log import find_tag, is_internal, tag_names, tag_times
 
 
 def readable_branch(main: TableContext, name: str) -> TableContext:

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.fork import FORK_FILE
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.kernel.branches.copied_past import drop_expired
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.operations import is_deleted
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.exact import delete_snapshot
 from anabranch.kernel.log.fork_pins import ForkPinCare, tend_fork_pins
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.merge_pins import MergePinCare, tend_merge_pins
 from anabranch.kernel.log.parallel import stream
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
+from anabranch.kernel.log.ref_log import find_tags, tag_names
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.kernel.log.tag_log import find_tags, tag_names
 
 _GRACE_MILLIS = 24 * 3_600_000
 """Minimum age at which an unfinished creation is undone."""
@@ -144,3 +145,27 @@ def _remove_hints(branch: TableContext) -> None:
     storage.delete_many([layout.latest_hint_path, layout.earliest_hint_path])
     for folder in (layout.snapshot_folder, layout.branch_root):
         storage.delete_empty_folder(folder)
+
+
+def drop_expired(main: TableContext, target: TableContext, fork: SnapshotRef) -> None:
+    """Remove copied snapshots that main no longer has from a branch that never was main, oldest first.
+
+    A replacement that died may have put them when their files were gone already. One that is under way loses
+    only expired snapshots. A current or former main keeps its past, and expires it by itself.
+    """
+    numbers = [number for number in target.snapshots.ids() if number < fork.id]
+    if not numbers or _is_or_was_main(main, target):
+        return
+    oldest = min(main.snapshots.ids(), default=0)  # a main without any has lost them: they did not expire
+    for number in numbers:
+        copy = target.snapshots.find(number) if number < oldest else None
+        if copy is not None:
+            delete_snapshot(target, copy)
+
+
+def _is_or_was_main(main: TableContext, target: TableContext) -> bool:
+    uuid = target.branch_uuid
+    known = replacements(main)
+    return main.branch_uuid == uuid or any(
+        uuid in (pointer.main.uuid, pointer.replaced.old.uuid) for pointer in known if pointer.replaced
+    )

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from anabranch.errors import CorruptTableError
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.commit.base import Base, Conflict
 
 

@@ -20,8 +20,8 @@ from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import stream
+from anabranch.kernel.log.ref_log import find_tag
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.kernel.log.tag_log import find_tag
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}fork-"
 _GRACE_MILLIS = 24 * 3_600_000

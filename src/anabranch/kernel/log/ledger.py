@@ -25,8 +25,7 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.format.records.history_segment import PastSnapshot
-from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot, SnapshotRef
 from anabranch.format.text.json_object import check_version
 from anabranch.kernel.log.chain import is_built_on
 from anabranch.kernel.log.context import TableContext

@@ -15,8 +15,7 @@ from typing import TypeVar
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, former_main_name, former_main_of
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_pointer import (
     find_pointer,

@@ -22,8 +22,8 @@ from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.merge_record import MergeEnd, MergeLog, MergeRecord, merge_log
 from anabranch.kernel.log.moment import check_there, of_snapshot
+from anabranch.kernel.log.ref_log import find_tag, find_tags, is_internal, tag_names
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.kernel.log.tag_log import find_tag, find_tags, is_internal, tag_names
 
 MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
 """Tags that hold what was merged."""

@@ -15,8 +15,7 @@ from typing import Annotated, Final
 
 from anabranch.errors import InvalidInputError
 from anabranch.format.records.layout import numbered_id
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of

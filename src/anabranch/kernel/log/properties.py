@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.json_object import check_version
 
 BRANCH_PROPERTY = "anabranch.branch"

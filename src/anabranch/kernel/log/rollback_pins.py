@@ -22,8 +22,8 @@ from anabranch.format.records.layout import tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.ref_log import find_tag
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.kernel.log.tag_log import find_tag
 
 _PREFIX = "anabranch-rollback-"
 _TARGET, _RESULT = "-target", "-result"

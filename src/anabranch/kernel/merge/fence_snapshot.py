@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.identity import CommitIdentity

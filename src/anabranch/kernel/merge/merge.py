@@ -29,8 +29,7 @@ from anabranch.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.diff import changes_between
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.audit_gate import check_audited

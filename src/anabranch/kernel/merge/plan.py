@@ -15,8 +15,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import ManifestEntry
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log.context import TableContext

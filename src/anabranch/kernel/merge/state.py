@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot

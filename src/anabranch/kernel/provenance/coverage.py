@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.context import TableContext
 

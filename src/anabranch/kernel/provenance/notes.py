@@ -28,8 +28,7 @@ from typing import Final
 import zstandard
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.json_object import JsonObject
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of

@@ -13,8 +13,7 @@ from typing import Any
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import OVERWRITE_PROPERTY, PARENT_PROPERTY, ROLLBACK_PROPERTY
 

@@ -19,8 +19,7 @@ from anabranch.expr.bind import bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Column, ColumnExpression, all_of
 from anabranch.expr.parse import parse
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.json_object import JsonObject
 from anabranch.kernel.log.context import TableContext

@@ -23,8 +23,8 @@ from anabranch.errors import AlreadyExistsError, AnabranchError, NotFoundError, 
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import of_snapshot
+from anabranch.kernel.log.ref_log import find_tag, find_tags, tag_names
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time
-from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.refs.savepoints import due_savepoint
 from anabranch.kernel.refs.tags import create_tag, expire_tags, replace_tag
 from anabranch.kernel.refs.time_travel import find_border

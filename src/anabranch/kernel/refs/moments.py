@@ -13,8 +13,17 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import has_expired
 from anabranch.kernel.log.main_branch import check_unambiguous, located_options
 from anabranch.kernel.log.moment import Moment, of_savepoint, of_snapshot, of_tag
-from anabranch.kernel.log.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
-from anabranch.kernel.log.tag_log import find_tag, find_tags, get_tag, is_internal, tag_names
+from anabranch.kernel.log.ref_log import (
+    find_savepoint,
+    find_tag,
+    find_tags,
+    get_savepoint,
+    get_tag,
+    is_internal,
+    is_of,
+    savepoints,
+    tag_names,
+)
 from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.time_travel import at_watermark
 from anabranch.options import (

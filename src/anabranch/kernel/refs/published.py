@@ -16,8 +16,7 @@ from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.main_pointer import BranchRef, MainPointer, former_main_name
 from anabranch.format.records.rewind import Rewind
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.archive import Following, archived, archived_branch
 from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.commits import back_from, expired, rewinds
@@ -25,8 +24,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, succession
 from anabranch.kernel.log.main_pointer import find_release, replacements
 from anabranch.kernel.log.moment import Moment, newest, of_savepoint, of_snapshot, of_tag, time_text
-from anabranch.kernel.log.savepoint_log import savepoints
-from anabranch.kernel.log.tag_log import find_tags, tag_names
+from anabranch.kernel.log.ref_log import find_tags, savepoints, tag_names
 from anabranch.kernel.refs.time_travel import retained_at, uncertain
 
 

@@ -23,8 +23,8 @@ from anabranch.format.text.names import check_tag_name
 from anabranch.kernel.log import moment_pins as pins
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, check_there, of_tag
+from anabranch.kernel.log.ref_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.kernel.log.tag_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
 from anabranch.options import LONGEST, TAG_DEFAULT_TIME_RETAINED, parse_duration
 
 

@@ -15,10 +15,8 @@ from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import belongs_on_main, fork_pin
 from anabranch.kernel.log.main_branch import succession
-from anabranch.kernel.log.savepoint_log import is_of, read_numbers
-from anabranch.kernel.log.tag_log import find_tag, tag_names
-from anabranch.kernel.repair.found import Found, RefState, dropped_if_known, of_branch, tried
-from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.log.ref_log import find_tag, is_of, read_numbers, tag_names
+from anabranch.kernel.repair.found import Found, Kind, Problem, RefState, dropped_if_known, of_branch, tried
 
 
 def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) -> tuple[TableContext, bool]:

@@ -10,7 +10,7 @@ from anabranch.format.records.layout import snapshot_id_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
+from anabranch.kernel.repair.found import Act, Kind, Problem, RepairStep
 
 _LONGEST = 64 * 1024
 """Largest file size in bytes that is tried, at eight attempts per byte."""

@@ -10,8 +10,7 @@ from anabranch.errors import AnabranchError
 from anabranch.format.records.fork import Fork
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.main_pointer import BranchRef, MainPointer, Replaced
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.branches.create import fork_again, recreate_branch
 from anabranch.kernel.log.archive import archived
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
@@ -21,7 +20,7 @@ from anabranch.kernel.log.main_pointer import newest_pointer, put_pointer, repla
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.repair.branches import hinted_id
-from anabranch.kernel.repair.found import RefState
+from anabranch.kernel.repair.found import Act, Kind, Problem, RefState, RepairStep
 from anabranch.kernel.repair.lost_commits import (
     LostCommit,
     held_commit,
@@ -30,7 +29,6 @@ from anabranch.kernel.repair.lost_commits import (
     state_of_files,
 )
 from anabranch.kernel.repair.lost_snapshots import Recovery, held_snapshots, recovered
-from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 from anabranch.kernel.replacement.copy_history import copy_past, copy_refs
 
 # Rebuilds the main branch from its remains if its folder was deleted.

@@ -14,8 +14,7 @@ from anabranch.errors import AnabranchError
 from anabranch.format.records.fork import FORK_FILE
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.main_pointer import Release, former_main_name
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.json_object import to_bytes
 from anabranch.kernel.branches.lost_fork import readable_branch, recovered_fork
 from anabranch.kernel.log.archive import archived
@@ -33,10 +32,18 @@ from anabranch.kernel.log.properties import (
     MergeFacts,
     merge_facts,
 )
+from anabranch.kernel.log.ref_log import find_tag
 from anabranch.kernel.log.seals import stay
-from anabranch.kernel.log.tag_log import find_tag
-from anabranch.kernel.repair.found import RefState, is_of_later_version, put_again, put_aside
-from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
+from anabranch.kernel.repair.found import (
+    Act,
+    Kind,
+    Problem,
+    RefState,
+    RepairStep,
+    is_of_later_version,
+    put_again,
+    put_aside,
+)
 
 _POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")
 _ASIDE: Final = re.compile(r"(AUDIT-|DELETED-|carry-|history-|removed-).+")

@@ -24,15 +24,13 @@ from anabranch.kernel.log.fork_pins import fork_snapshot, is_fork_pin, pinned_br
 from anabranch.kernel.log.merge_pins import is_merge_pin, pinned_merge_of
 from anabranch.kernel.log.merge_record import merge_log
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, replace_facts
+from anabranch.kernel.log.ref_log import find_savepoint, find_tag
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.rollback_pins import is_rollback_pin, pinned_rollback_of
-from anabranch.kernel.log.savepoint_log import find_savepoint
-from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.kernel.refs.savepoints import remade_savepoint
-from anabranch.kernel.repair.found import RefState, put_again, put_aside
+from anabranch.kernel.repair.found import Act, Kind, Problem, RefState, RepairStep, put_again, put_aside
 from anabranch.kernel.repair.lost_snapshots import recover_newest, recover_within
-from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 
 
 def plan_refs(

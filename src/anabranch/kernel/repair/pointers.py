@@ -14,8 +14,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, Replaced
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_decision, find_intent, group_numbers
@@ -29,8 +28,7 @@ from anabranch.kernel.log.main_pointer import (
     seal_of,
 )
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
-from anabranch.kernel.repair.found import is_of_later_version, put_again
-from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
+from anabranch.kernel.repair.found import Act, Kind, Problem, RepairStep, is_of_later_version, put_again
 
 _OUTCOME: Final = re.compile(rb'"outcome"\s*:\s*"(stay|replaced)"')
 

@@ -26,7 +26,7 @@ from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.removals import REMOVAL_VERSION
 from anabranch.kernel.provenance.carry import carried_of
-from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.found import Kind, Problem
 
 _SET_ASIDE: Final = "put it aside, in `.orphans`"
 _NUMBER: Final = "([1-9][0-9]{0,17})"

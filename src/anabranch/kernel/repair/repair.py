@@ -30,12 +30,12 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY
-from anabranch.kernel.log.savepoint_log import find_savepoint
+from anabranch.kernel.log.ref_log import find_savepoint
 from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.refs.savepoints import tend
+from anabranch.kernel.repair.found import Act, Kind, Problem, RepairStep
 from anabranch.kernel.repair.lost_snapshots import recover_head, recover_within
 from anabranch.kernel.repair.main_gone import put_back
-from anabranch.kernel.repair.problem import Act, Kind, Problem, RepairStep
 from anabranch.kernel.repair.verify import Looked
 
 

@@ -13,13 +13,12 @@ from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
+from anabranch.kernel.log.ref_log import find_tag, is_internal, tag_names
 from anabranch.kernel.log.removals import was_removed
 from anabranch.kernel.log.rollback_pins import is_rollback_pin
-from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names
 from anabranch.kernel.repair.branches import as_found, half_made, hinted_id, read_savepoints
-from anabranch.kernel.repair.found import Found, RefState, dropped_if_known, of_branch, tried
+from anabranch.kernel.repair.found import Found, Kind, Problem, RefState, dropped_if_known, of_branch, tried
 from anabranch.kernel.repair.pointers import pointer_problems
-from anabranch.kernel.repair.problem import Kind, Problem
 from anabranch.kernel.repair.records import damaged_records
 from anabranch.storage.links import no_files
 

@@ -20,8 +20,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.log.main_branch import main_as_far_as_known
-from anabranch.kernel.repair.found import Found, RefState
-from anabranch.kernel.repair.problem import Kind, Problem
+from anabranch.kernel.repair.found import Found, Kind, Problem, RefState
 from anabranch.kernel.repair.states import read_history, read_states
 from anabranch.kernel.scan.partitions import partition_text
 

@@ -18,8 +18,7 @@ from dataclasses import replace
 
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
 from anabranch.format.records.main_pointer import MainPointer, former_main_name
-from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.branch_log import open_branch

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.errors import NotFoundError
 from anabranch.format.records.data_file import FileKind, ManifestEntry
 from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.brought_schema import BroughtSchemas
@@ -35,8 +34,7 @@ from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.kernel.provenance.past import counting
 from anabranch.kernel.replacement.catch_up import catch_up
 from anabranch.kernel.replacement.check import check, moved_from
-from anabranch.kernel.replacement.request import Replacement, Replacing
-from anabranch.kernel.replacement.result import ReplaceResult
+from anabranch.kernel.replacement.request import Replacement, ReplaceResult, Replacing
 
 
 def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult:

@@ -19,16 +19,15 @@ from typing import Final
 
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint, pinned_savepoint_of
-from anabranch.format.records.snapshot_ref import SnapshotRef
-from anabranch.kernel.branches.copied_past import drop_expired
+from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.kernel.branches.upkeep import drop_expired
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.exact import delete_exactly
 from anabranch.kernel.log.ledger import take_over
 from anabranch.kernel.log.moment_pins import is_pin
 from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.savepoint_log import find_savepoint, savepoints
-from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
+from anabranch.kernel.log.ref_log import find_savepoint, find_tag, find_tags, savepoints, tag_names
 
 _AT_ONCE: Final = 512
 """Snapshots per batch: they are held in memory and checked by one listing."""

@@ -19,8 +19,7 @@ from anabranch.kernel.log.main_pointer import put_pointer, put_seal
 from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.catch_up import last_look
 from anabranch.kernel.replacement.copy_history import CopiedPast
-from anabranch.kernel.replacement.request import Replacing
-from anabranch.kernel.replacement.result import GroupResult, ReplaceResult
+from anabranch.kernel.replacement.request import GroupResult, ReplaceResult, Replacing
 from anabranch.kernel.replacement.sealing import (
     end_main,
     follow_up,

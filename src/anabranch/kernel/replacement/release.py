@@ -29,9 +29,8 @@ from anabranch.kernel.log.group_log import complete_copies
 from anabranch.kernel.log.lost_pointers import check_decisions, complete_pointer_copies
 from anabranch.kernel.log.main_branch import foreign_after, former_main, main_of
 from anabranch.kernel.log.main_pointer import find_release, put_release, replacements
-from anabranch.kernel.log.savepoint_log import savepoints
+from anabranch.kernel.log.ref_log import find_tags, is_internal, savepoints, tag_names
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.kernel.log.tag_log import find_tags, is_internal, tag_names
 
 
 @dataclass(frozen=True, slots=True)

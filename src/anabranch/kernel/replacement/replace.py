@@ -26,8 +26,7 @@ from anabranch.kernel.replacement.catch_up import catch_up, covered, only_on_mai
 from anabranch.kernel.replacement.check import check, moved, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
 from anabranch.kernel.replacement.release import take_back
-from anabranch.kernel.replacement.request import Replacement, Replacing, identified
-from anabranch.kernel.replacement.result import ReplaceResult
+from anabranch.kernel.replacement.request import Replacement, ReplaceResult, Replacing, identified
 from anabranch.kernel.replacement.sealing import (
     end_main,
     follow_up,

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.errors import AnabranchError
 from anabranch.format.records.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
-from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.branches.delete import is_being_deleted
 from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Base, Change, Conflict

@@ -42,10 +42,9 @@ from anabranch.kernel.log.ledger import LedgerEntry, forget_after, recorded_afte
 from anabranch.kernel.log.merge_pins import is_merge_pin, unpin_after
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import MERGE_USER, PARENT_PROPERTY, ROLLBACK_PROPERTY
+from anabranch.kernel.log.ref_log import find_tag, find_tags, savepoints, tag_names
 from anabranch.kernel.log.removals import record_removal
 from anabranch.kernel.log.rollback_pins import is_rollback_pin, pin_target, unpin
-from anabranch.kernel.log.savepoint_log import savepoints
-from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.refs.savepoints import delete_savepoint
 from anabranch.options import LEDGER_TIME_RETAINED
 

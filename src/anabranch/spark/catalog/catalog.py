@@ -13,8 +13,7 @@ from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError
 from anabranch.format.text.names import SYSTEM_DATABASE
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.changes import altered
-from anabranch.spark.catalog.definitions import definition, like
+from anabranch.spark.catalog.definitions import altered, definition, like
 from anabranch.spark.catalog.lookup import AskedVersion, NoSuchTableError, Warehouse
 from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_names
 from anabranch.spark.catalog.properties import TableDefinition

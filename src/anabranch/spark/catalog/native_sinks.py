@@ -21,8 +21,7 @@ from anabranch.spark.native.compiled import NotCompiledError
 from anabranch.spark.native.data_files import commits, data_files, impossible, mismatch
 from anabranch.spark.native.door import tell_written
 from anabranch.spark.native.generations import Obstacle
-from anabranch.spark.native.writer import answers_of
-from anabranch.spark.native.written import TaskAnswer
+from anabranch.spark.native.writer import TaskAnswer, answers_of
 from anabranch.spark.rows.row_writer import RowWriter
 from anabranch.spark.source.batch import BatchWriter, WrittenFiles
 from anabranch.spark.source.stream_writer import StreamWriter, WrittenBatch

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.lineage.reads import note_changes, note_state
 from anabranch.options import SCAN_COLUMNS, SCAN_FILTER, SCAN_MODE
+from anabranch.scan.metadata import METADATA_FIELDS
 from anabranch.scan.scan import Scan
 from anabranch.spark.catalog import java
-from anabranch.spark.catalog.metadata import metadata_columns
 from anabranch.spark.catalog.properties import OWN_PREFIX
 from anabranch.spark.catalog.source import TableLocation, source_stream
 from anabranch.spark.catalog.writes import WriteBuilder
@@ -26,7 +27,7 @@ from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.lineage.batch_reads import reading
 from anabranch.spark.lineage.job_marks import taking_part
 from anabranch.spark.native.scan_builder import ScanBuilder
-from anabranch.spark.types.columns import catalog_schema_json
+from anabranch.spark.types.columns import catalog_schema_json, spark_schema_json
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
 PROVIDER = "anabranch"
@@ -249,3 +250,51 @@ def shown_properties(schema: TableSchema) -> dict[str, str]:
     """Return the properties of a table that users see."""
     options = {k: v for k, v in schema.options.items() if not k.startswith(OWN_PREFIX)}
     return {**options, "provider": PROVIDER, **({"comment": schema.comment} if schema.comment else {})}
+
+
+_COLUMN = f"{java.CONNECTOR}.catalog.MetadataColumn"
+
+
+class MetadataColumn(JavaProxy):
+    """A metadata column."""
+
+    class Java:
+        implements: ClassVar = [_COLUMN]
+
+    def __init__(self, jvm: Jvm, field: Field) -> None:
+        self.jvm = jvm
+        self._field = field
+
+    def name(self) -> str:
+        return self._field.name
+
+    def dataType(self) -> Any:  # noqa: N802 - Java's name, as all of them
+        return self.jvm.struct(spark_schema_json([self._field])).fields()[0].dataType()
+
+    def isNullable(self) -> bool:  # noqa: N802
+        return self._field.type.nullable
+
+    def comment(self) -> str | None:
+        return self._field.description
+
+    def transform(self) -> Any:
+        return None
+
+    def metadataInJSON(self) -> str | None:  # noqa: N802
+        return None
+
+
+def metadata_columns(jvm: Jvm) -> Any:
+    """Return the metadata columns of every table, as ``MetadataColumn[]``."""
+    return jvm.once(_COLUMN, lambda: jvm.array(_COLUMN, [_told(jvm, field) for field in METADATA_FIELDS]))
+
+
+def _told(jvm: Jvm, field: Field) -> Any:
+    column = MetadataColumn(jvm, field)
+    known = {
+        "name": column.name(),
+        "dataType": column.dataType(),
+        "isNullable": column.isNullable(),
+        "comment": column.comment(),
+    }
+    return answered(column, known)

@@ -26,9 +26,8 @@ from pyspark.sql.types import (
 from anabranch.errors import OptionError, SchemaError
 from anabranch.kafka.options import KafkaSettings, columns_asked, settings_of
 from anabranch.kafka.values import DEAD_LETTER, ON_ERROR, ROW, TABLE, WAREHOUSE
-from anabranch.spark.kafka.batch import KafkaBatchReader
 from anabranch.spark.kafka.sink import KafkaBatchWriter, KafkaStreamWriter, SinkSettings
-from anabranch.spark.kafka.stream import stream_reader
+from anabranch.spark.kafka.stream import KafkaBatchReader, stream_reader
 from anabranch.spark.source.dead_letters import Rejecting
 from anabranch.spark.types.columns import spark_type
 

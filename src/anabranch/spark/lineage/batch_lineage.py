@@ -23,9 +23,9 @@ from anabranch.lineage.code_version import code_version
 from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, LineageEntry
+from anabranch.lineage.reads import ORIGINS
 from anabranch.lineage.recording import Gathered, JobRun, Planned, Taken, unknown_rows
 from anabranch.lineage.remembered import Handed
-from anabranch.lineage.unnamed import ORIGINS
 from anabranch.options import CODE_VERSION, JOB
 from anabranch.runtime import SYSTEM
 from anabranch.spark.context.options import CHECKPOINT

@@ -23,9 +23,15 @@ from anabranch.expr.nodes import Column, Comparison, Literal, Operator, Predicat
 from anabranch.expr.values import Timestamp, Value
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
-from anabranch.spark.jvm.bulk import member_texts
-from anabranch.spark.native.catalyst import ExpressionNode, Filters
-from anabranch.spark.native.literals import DECIMAL, INTEGERS, literal_of, literal_of_text
+from anabranch.spark.jvm.handles import member_texts
+from anabranch.spark.native.catalyst import (
+    DECIMAL,
+    INTEGERS,
+    ExpressionNode,
+    Filters,
+    literal_of,
+    literal_of_text,
+)
 
 
 def predicate_of(filters: Filters, fields: Sequence[t.Field]) -> BoundPredicate | None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from anabranch.expr.bound import columns
+from anabranch.expr.bound import columns, conjunction
 from anabranch.format.types.data_types import Field
+from anabranch.spark.context.table_state import FILES
 from anabranch.spark.jvm.callbacks import start_callbacks
-from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.jvm.handles import text_array
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.conversions import nothing
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
-from anabranch.spark.native.file_index import PlannedFileIndex
+from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.filters import cannot_filter, filter_column, named
 from anabranch.spark.native.generations import Generation, Obstacle
-from anabranch.spark.native.internals import relation_frame
+from anabranch.spark.native.internals import hadoop_path, relation_frame
 from anabranch.spark.native.nan import shield, shielded
-from anabranch.spark.native.planned_files import PlannedFiles
+from anabranch.spark.native.planned_files import PlannedFiles, apart, directories, hadoop_root, spark_index
 from anabranch.spark.native.portable import chosen_fields, portable_frame
 from anabranch.spark.types.columns import spark_schema
 
@@ -112,3 +116,67 @@ def _columns(generation: Generation, shields: frozenset[str]) -> list[Column]:
 
 def _metadata(field: Field) -> dict[str, str]:
     return spark_schema([field])[0].metadata or {}
+
+
+class PlannedFileIndex(JavaProxy):
+    """File index of a pinned snapshot that plans anew with the filters of every query."""
+
+    class Java:
+        implements: ClassVar = ["org.apache.spark.sql.execution.datasources.FileIndex"]
+
+    def __init__(self, jvm: Jvm, files: PlannedFiles, fields: Sequence[Field]) -> None:
+        self.jvm = jvm
+        self._files = files
+        self._fields = tuple(fields)
+        self._scan = FILES.setdefault(self._paths[-1], files.scan)
+
+    def listFiles(self, partition_filters: Any, data_filters: Any) -> Any:  # noqa: N802
+        """Return the files that remain after filters on partition columns and on others.
+
+        Spark never looks again at what it asks of partition columns alone: of these filters the planner uses what
+        it understands, and then Spark decides by all of them.
+        """
+        asked = [Filters(self.jvm, filters) for filters in (partition_filters, data_filters)]
+        parts = [predicate_of(filters, self._fields) for filters in asked]
+        folders = self._files.matching(conjunction(part for part in parts if part is not None))
+        if partition_filters.isEmpty() or not folders:
+            return directories(self.jvm, self._files.schema, folders)
+        indexes = [spark_index(self.jvm, self._files.scan, group, self._fields) for group in apart(folders)]
+        found = [index.listFiles(partition_filters, self.jvm.seq([])) for index in indexes]
+        return reduce(lambda some, more: some.appendedAll(more), found)
+
+    def sizeInBytes(self) -> int:  # noqa: N802
+        """Total size in bytes, for the optimiser."""
+        return self._files.bytes
+
+    def partitionSchema(self) -> Any:  # noqa: N802
+        return self.jvm.struct(spark_schema(self._files.schema.partition_fields))
+
+    def rootPaths(self) -> Any:  # noqa: N802
+        """Paths of table and snapshot: two, because with a single path Spark's writes would go into its folder."""
+        return self.jvm.seq([hadoop_path(self.jvm, path) for path in self._paths])
+
+    @property
+    def _paths(self) -> list[str]:
+        scan = self._files.scan
+        root = hadoop_root(scan.context.storage.url)
+        layout = scan.context.layout
+        seen = (
+            layout.schema_path(scan.schema.id)
+            if scan.snapshot is None
+            else layout.snapshot_path(scan.snapshot.id)
+        )
+        added = "" if scan.between is None else f".after-{scan.between.start}"
+        return [f"{root}", f"{root}/{seen}{added}"]
+
+    def inputFiles(self) -> Any:  # noqa: N802
+        return text_array(self.jvm, [path for f in self._files.matching(None) for path, _, _ in f.files])
+
+    def refresh(self) -> None:
+        """Do nothing: snapshots do not change."""
+
+    def isTimeTravel(self) -> bool:  # noqa: N802
+        return False
+
+    def metadataOpsTimeNs(self) -> Any:  # noqa: N802
+        return self.jvm.none()

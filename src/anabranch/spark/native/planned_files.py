@@ -33,7 +33,7 @@ from anabranch.spark.native.internals import (
 )
 from anabranch.spark.types.arrow_values import to_schema
 from anabranch.spark.types.columns import arrow_schema, spark_schema, spark_schema_json
-from anabranch.streaming.delivery import FeedFile, FeedSplit
+from anabranch.streaming.offsets import FeedFile, FeedSplit
 
 _HADOOP_SCHEMES = {"file": "file", "s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 _INDEX_BYTES = 64 << 20

@@ -29,7 +29,7 @@ from anabranch.spark.native.door import foreign, impossible, not_as_expected, te
 from anabranch.spark.native.generations import Obstacle, generations
 from anabranch.spark.native.parquet_scan import parquet_scan
 from anabranch.spark.native.planned_files import folders_of
-from anabranch.streaming.delivery import FeedSplit
+from anabranch.streaming.offsets import FeedSplit
 
 if TYPE_CHECKING:
     from anabranch.spark.streams.stream_reader import StreamReader

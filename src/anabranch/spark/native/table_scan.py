@@ -21,8 +21,8 @@ from anabranch.format.types.data_types import Field
 from anabranch.lazy import lazy
 from anabranch.spark.jvm.answers import Answers
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.native.catalyst import literal_of_text
 from anabranch.spark.native.internals import literal_texts
-from anabranch.spark.native.literals import literal_of_text
 from anabranch.spark.native.read_plans import NativePlan, Portable, PortablePlan, Query, ReadPlan, way_of
 
 _READ = "org.apache.spark.sql.connector.read"

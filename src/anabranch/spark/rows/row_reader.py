@@ -17,8 +17,8 @@ from anabranch.kernel.scan.split import Split
 from anabranch.scan.feed import FeedReader
 from anabranch.scan.metadata import LocatedSplit, MetadataReader, metadata_columns
 from anabranch.spark.types.arrow_values import to_schema
-from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN, FeedFile, FeedSplit
 from anabranch.streaming.feed import Feed
+from anabranch.streaming.offsets import CHANGE_COLUMN, WATERMARK_COLUMN, FeedFile, FeedSplit
 
 _THREADS = 2
 """Pieces of files that a task decodes in parallel: it has one core, but should not wait for its store."""

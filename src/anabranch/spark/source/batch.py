@@ -21,7 +21,7 @@ from anabranch.errors import (
     InvalidInputError,
     SealedBranchError,
 )
-from anabranch.format.records.snapshot_ref import SnapshotRef
+from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.format.rows.partition_path import parse_partition
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.commit.base import Action

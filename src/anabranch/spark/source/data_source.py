@@ -46,7 +46,7 @@ from anabranch.spark.source.stream_writer import StreamWriter
 from anabranch.spark.source.system_tables import SystemReader, system_read
 from anabranch.spark.streams.stream_reader import StreamReader, follower, stream_reader
 from anabranch.spark.types.columns import arrow_schema, fields_from_spark, spark_schema
-from anabranch.streaming.delivery import CHANGE_COLUMN, WATERMARK_COLUMN
+from anabranch.streaming.offsets import CHANGE_COLUMN, WATERMARK_COLUMN
 
 
 class AnabranchSource(DataSource):

@@ -17,10 +17,9 @@ from anabranch.spark.context.options import CHECKPOINT, QUERY_NAME
 from anabranch.spark.context.tables import open_table
 from anabranch.spark.kafka.definition import MARK, is_bounded
 from anabranch.spark.sql.frames import Frames
-from anabranch.spark.sql.insert import Insert
+from anabranch.spark.sql.insert import Insert, in_columns
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.references import references
-from anabranch.spark.sql.rows import in_columns
 from anabranch.spark.sql.scanner import words_of
 
 if TYPE_CHECKING:

@@ -142,3 +142,21 @@ def _refuse(statement: str, place: int, what: str) -> NoReturn:
     raise SqlError(
         f"{what} (character {place + 1}: {statement[place : place + 30]!r})", hint="look at the quotes."
     )
+
+
+def statements_of(script: str) -> list[str]:
+    """Return the statements between semicolons, as typed; empty ones and lone comments are left out.
+
+    Raises `SqlError` for a quote or comment that is never closed.
+    """
+    found, begin = [], None
+    for word in words_of(script):
+        if word.is_(";"):
+            if begin is not None:
+                found.append(script[begin : word.start].rstrip())
+            begin = None
+        elif begin is None:
+            begin = word.start
+    if begin is not None:
+        found.append(script[begin:].strip())
+    return found

@@ -23,10 +23,9 @@ from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, WATERMARK_SOURCE_COLU
 from anabranch.spark.catalog.properties import TableDefinition, table_properties
 from anabranch.spark.sql.changes import DropIfExists, changes
 from anabranch.spark.sql.create import CreateTable
-from anabranch.spark.sql.insert import Insert
+from anabranch.spark.sql.insert import Insert, in_columns
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.reader import WordReader
-from anabranch.spark.sql.rows import in_columns
 from anabranch.spark.tasks.engine import SparkEngine
 from anabranch.spark.types.columns import fields_from_spark, spark_schema, type_from_spark
 from anabranch.table import Table

@@ -20,7 +20,7 @@ from anabranch.options import PATH, SCAN_LATE_ROWS, SCAN_WATERMARK_COLUMN
 from anabranch.spark.context.attached import options_of
 from anabranch.spark.context.options import refuse_catalog_options, spelled
 from anabranch.spark.context.tables import open_table
-from anabranch.streaming.delivery import WATERMARK_COLUMN
+from anabranch.streaming.offsets import WATERMARK_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -39,9 +39,8 @@ from anabranch.spark.streams.alignment import LiveAlignment, alignment_of
 from anabranch.spark.streams.bounded import End
 from anabranch.streaming.consumers import FollowingConsumer
 from anabranch.streaming.course import Course, Place
-from anabranch.streaming.delivery import CHANGE_COLUMN, FeedSplit
 from anabranch.streaming.feed import UNLIMITED, Feed, Limits
-from anabranch.streaming.offsets import Offset, Position, check_same_history
+from anabranch.streaming.offsets import CHANGE_COLUMN, FeedSplit, Offset, Position, check_same_history
 from anabranch.streaming.pace import Pace, limits_of
 from anabranch.streaming.scan_modes import first_position, scan_mode
 from anabranch.streaming.start_offset import start_offset

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from anabranch.arrow.curves import Keys
 from anabranch.arrow.reader import ReadContext, read_batches
 from anabranch.arrow.rewrite import ReplacementWriter, check_row_count, split_of
 from anabranch.arrow.row_buffer import RowBuffer
+from anabranch.arrow.sort_key import Keys
 from anabranch.arrow.sorting import RangeSorter, SortPlan, range_of, sample, sample_share, split_by_range
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import DataFileMeta

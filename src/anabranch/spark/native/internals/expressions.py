@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.spark.jvm.bulk import each, member_texts
-from anabranch.spark.jvm.handles import Handles
+from anabranch.spark.jvm.handles import Handles, each, member_texts
 from anabranch.spark.jvm.proxy import Jvm
 
 _LITERAL = "org.apache.spark.sql.connector.expressions.LiteralValue"

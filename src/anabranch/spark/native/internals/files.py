@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from anabranch.spark.jvm.bulk import pairs, read_json, text_array
 from anabranch.spark.jvm.connectors import connector_for
+from anabranch.spark.jvm.handles import pairs, read_json, text_array
 from anabranch.spark.jvm.proxy import Jvm
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
