@@ -38,7 +38,7 @@ def told(counter):
 
 @pytest.mark.parametrize("distinct", [1, 50, 100_000])
 @pytest.mark.parametrize("held", [1 << 12, 1 << 30])
-@pytest.mark.parametrize("guess", [0, 6000, 50_000])
+@pytest.mark.parametrize("guess", [0, 6000, pytest.param(50_000, marks=pytest.mark.long)])
 def test_counts(distinct, held, guess, tmp_path):
     ours, theirs = rows_of(1, 4000, distinct), rows_of(2, 2000, distinct)
     with RowCounter(SCHEMA, guess, held_bytes=held, part_bytes=1 << 13, folder=str(tmp_path)) as counter:

@@ -59,7 +59,7 @@ def _check_whole(url, acknowledged, in_doubt):
     return found != certain
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
 def test_killed_at_every_storage_call(tmp_path, when):
     calls = [*_calls_of_an_append(tmp_path)]
     assert {"put_object", "put_if_absent", "write"} <= {name for name, _ in calls}

@@ -82,7 +82,14 @@ def _apply(table, change, layout):
     return True
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "scalable",
+        "queue",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("partitions", "single queue")),
+    ],
+)
 @pytest.mark.parametrize("name", CHANGES)
 def test_rows_written_before_a_change_and_committed_after_it(name, layout):
     change, row = CHANGES[name]

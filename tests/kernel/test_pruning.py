@@ -80,7 +80,7 @@ def _shown(row):
     return repr(sorted(row.items()))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches=batches, predicate=predicates, layout=layouts)
 def test_a_filtered_read_equals_filtering_all_rows(batches, predicate, layout):
     table = make_table(f"memory://prune{next(_names)}", schema=ARROW, **layout)

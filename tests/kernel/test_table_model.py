@@ -292,6 +292,7 @@ def test_random_histories(seed):
     _live_through(seed, 50)
 
 
+@pytest.mark.long
 def test_histories_hold_what_they_are_about():
     kinds = Counter()
     for seed in (100, 101):

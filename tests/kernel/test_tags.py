@@ -398,7 +398,14 @@ WORKS = {
 }
 
 
-@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+@pytest.mark.parametrize(
+    "work",
+    [
+        WORKS["create"],
+        WORKS["replace"],
+        *(pytest.param(WORKS[name], marks=pytest.mark.long) for name in ("of a tag", "rename")),
+    ],
+)
 def test_an_expiry_between_any_two_calls(work):
     """What the call says is so, and every tag there is reads its rows."""
     for (name, nth), when in itertools.product([*calls_of(_overwritten(), work)], ("before", "after")):

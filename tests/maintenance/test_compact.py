@@ -450,7 +450,7 @@ READS = {"list", "get", "get_range", "exists"}
 @pytest.mark.parametrize(
     ("options", "when", "every"),
     [
-        pytest.param(QUEUE, "before", 4, id="queue-before-some"),
+        pytest.param(QUEUE, "before", 8, id="queue-before-some"),
         pytest.param(QUEUE, "before", 1, id="queue-before", marks=pytest.mark.long),
         pytest.param(QUEUE, "after", 1, id="queue-after", marks=pytest.mark.long),
         pytest.param(EAGER, "before", 1, id="scalable-before", marks=pytest.mark.long),

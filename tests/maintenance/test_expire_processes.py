@@ -133,8 +133,8 @@ def _check(lake, rounds):
         assert _ids(table.at(name)) == rows
 
 
-def test_fifty_rounds(lake):
-    _check(lake, 50 if lake[1] is None else 8)
+def test_some_rounds(lake):
+    _check(lake, 20 if lake[1] is None else 8)
 
 
 @pytest.mark.long

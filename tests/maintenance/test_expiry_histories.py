@@ -362,11 +362,12 @@ def live_through(seed, steps, *, trouble=None, crowd=None):
     return world
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_random_histories(seed):
     live_through(seed, 24)
 
 
+@pytest.mark.long
 def test_histories_hold_what_they_are_about():
     done = Counter()
     for seed in (100, 101, 102):

@@ -123,6 +123,7 @@ def soak(session, warehouse, seconds):
     return done
 
 
+@pytest.mark.long
 def test_threads_read_write_and_define(session, tmp_path):
     soak(session, str(tmp_path / "warehouse"), 3)
     eventually(lambda: gc.collect() >= 0 and not _pool_threads())  # what an error still held goes with it
