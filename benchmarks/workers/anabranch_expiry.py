@@ -10,13 +10,12 @@ import anabranch
 from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta, FileKind, ManifestEntry
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.layout import data_file_name
-from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind
 from anabranch.format.rows.binary_row import encode_row, with_arity
 from anabranch.kernel.commit.attempt import Attempts
 from anabranch.kernel.commit.base import Base, Change
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.file_paths import bucket_folders
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.runtime import SYSTEM
 from benchmarks.large_table import FILES_PER_PARTITION, write_large_table
 from benchmarks.workers.counting import CountingStorage

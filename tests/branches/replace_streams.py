@@ -1,7 +1,7 @@
 """Streams that read what is replaced."""
 
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
 from tests.branches.replacing import parted
 from tests.support.tables import written

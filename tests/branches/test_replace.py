@@ -13,9 +13,8 @@ from anabranch.errors import (
     NotFoundError,
     SealedBranchError,
 )
-from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.properties import SEAL_PROPERTY
 from tests.branches.replacing import BEFORE, again, files, parted, timed

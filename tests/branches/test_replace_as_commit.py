@@ -7,9 +7,8 @@ from anabranch.errors import (
     CommitConflictError,
     NotFoundError,
 )
-from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.main_pointer import replacements
 from tests.branches.replacing import BEFORE, again, as_foreign, parted
 from tests.support.tables import ids_of, rows, written

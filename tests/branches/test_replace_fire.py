@@ -13,10 +13,10 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, SealedBranchError
 from anabranch.format.records.main_pointer import MAIN_PREFIX, SEAL_PREFIX
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log import parallel
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.main_pointer import numbers, replacements
 from tests.branches.replace_fire import DECIDING, Stage
 from tests.branches.replacing import BEFORE, again, parted, timed

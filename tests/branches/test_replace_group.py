@@ -14,8 +14,13 @@ from anabranch.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from anabranch.format.records.group import GroupDecision, GroupIntent, GroupMember
-from anabranch.format.records.main_pointer import MAIN_PREFIX, BranchRef
+from anabranch.format.records.main_pointer import (
+    MAIN_PREFIX,
+    BranchRef,
+    GroupDecision,
+    GroupIntent,
+    GroupMember,
+)
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.main_pointer import find_pointer, newest_pointer, numbers, replacements
 from anabranch.table.grouping import replace_together

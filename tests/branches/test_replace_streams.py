@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.consumers import find_consumer
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.coverage import coverage
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
 from anabranch.lineage.overlap import first_overlap

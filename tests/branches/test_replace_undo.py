@@ -9,8 +9,8 @@ from anabranch.errors import (
     NotFoundError,
     SealedBranchError,
 )
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from tests.branches.replacing import BEFORE, again, parted
 from tests.support.tables import ids_of, rows, written
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.source import static, stream
 from anabranch.jobs.status import JobStatus, State
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, TableInput, lineage_of
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.streaming.offsets import BEGINNING, Offset, Position

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch
 from anabranch.catalog.connectors import Connectors
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from anabranch.lake import Lake
 from anabranch.schemas import to_columns
 from anabranch.storage.local import LocalStorage

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anabranch
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput, TableInput
 from anabranch.streaming.offsets import Position
 from tests.support.tables import make_table, rows, written

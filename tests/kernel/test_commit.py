@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from tests.support.tables import ids_of, make_table, rows, written
 
 

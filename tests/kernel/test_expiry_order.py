@@ -15,10 +15,9 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.kernel.expiry import expire as expiry
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import find_commit
 from anabranch.storage.memory import MemoryStorage
 from tests.kernel.expiring import expire_to, fill, ids, new_table, through

@@ -14,10 +14,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
-from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, SnapshotRef
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitIdentity, SnapshotRef
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import hand_over
 from anabranch.lake import Lake
 from anabranch.storage.memory import MemoryStorage

@@ -8,11 +8,10 @@ import pytest
 import anabranch
 from anabranch.errors import CommitConflictError, CommitOutcomeUnknownError, NotFoundError
 from anabranch.format.records.refs import Consumer
-from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.consumers import record_consumer
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import hand_over
 from anabranch.kernel.log.ref_log import tag_names
 from anabranch.kernel.refs.moments import resolve

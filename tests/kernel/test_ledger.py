@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import hand_over, recorded_after, tidy
 from tests.support.faults import FaultyStorage, run
 from tests.support.moments import forget

@@ -7,13 +7,12 @@ import zstandard
 
 import anabranch
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.jobs.checkpoint import Beginning
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.archive import archive, forget_after
 from anabranch.kernel.log.archive import tidy as tidy_archive
 from anabranch.kernel.log.field_ids import block_owner
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import hand_over, tidy
 from anabranch.kernel.provenance.job_states import JobState, KeptState, job_states, record_job_state
 from anabranch.lineage.model import LineageEntry

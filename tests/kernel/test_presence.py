@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 import anabranch
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage

@@ -8,9 +8,8 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
-from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from tests.support.processes import forking
 from tests.support.s3 import running_s3
 from tests.support.s3_proxy import Misdeed, proxy_before

@@ -13,8 +13,8 @@ import anabranch
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError, OptionError
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 from anabranch.kernel.log.ref_log import find_tags
 from anabranch.kernel.log.rollback_pins import brings_back, tend_pins

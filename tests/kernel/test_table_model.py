@@ -15,10 +15,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import CommitError, CommitOutcomeUnknownError, SchemaError, StorageError
-from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitIdentity, CommitKind
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lake import Lake
 from anabranch.storage.memory import MemoryStorage
 from tests.support.writers import Died, Writer

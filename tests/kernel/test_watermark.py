@@ -11,9 +11,9 @@ import pytest
 
 import anabranch
 from anabranch.errors import SchemaError
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.commit.watermark import claim
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.properties import WATERMARK_PROPERTY
 from anabranch.runtime import Runtime, SystemClock
 from tests.support.faults import FaultyStorage, fail

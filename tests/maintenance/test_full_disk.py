@@ -8,8 +8,8 @@ import pytest
 
 import anabranch
 from anabranch.errors import StorageError
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import anabranch
 from anabranch.errors import NotFoundError
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run, _starts
 from anabranch.jobs.run import Schedule, run_jobs
@@ -17,7 +18,6 @@ from anabranch.jobs.source import static
 from anabranch.jobs.supervise import JobStatus, Policy, State, Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ref_log import get_tag
 from anabranch.lake import Lake
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, TableInput

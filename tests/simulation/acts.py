@@ -10,8 +10,8 @@ from anabranch.errors import (
     NotFoundError,
     StorageError,
 )
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append as Appending
-from anabranch.kernel.log.identity import CommitIdentity
 from tests.simulation.process import Known, Violation
 
 PARTS = ("a", "b", "c")

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from anabranch.catalog.filesystem import FilesystemCatalog
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from tests.simulation import acts, references
 from tests.simulation.scenes import Create
 from tests.simulation.store import View

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from anabranch.catalog.filesystem import FilesystemCatalog
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from anabranch.format.schema.ddl import parse_columns
 from tests.simulation import acts, branching, others
 from tests.simulation.store import View

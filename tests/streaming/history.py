@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.catalog import FilesystemCatalog, Identifier
 from anabranch.format.records.data_file import EMPTY_STATS, DataFileMeta, FileKind, FileSource, ManifestEntry
-from anabranch.format.records.snapshot import CommitKind
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind
 from anabranch.format.rows.binary_row import encode_row, with_arity
 from anabranch.format.schema.ddl import parse_columns
 from anabranch.format.types.data_types import VarCharType
@@ -15,7 +15,6 @@ from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.runtime import SYSTEM
 from anabranch.storage.open import open_storage
 

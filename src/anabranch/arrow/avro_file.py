@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from anabranch.arrow.data_files import check_rows
+from anabranch.arrow.files import check_rows
 from anabranch.errors import CorruptTableError
 from anabranch.format.avro.container import Block, read_blocks, read_header
 from anabranch.format.avro.schema import SchemaProblemError, writer_schema

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.arrow import nested
-from anabranch.arrow.data_files import without_columns
+from anabranch.arrow.files import without_columns
 from anabranch.arrow.stored_values import restored, timestamps
 from anabranch.errors import AnabranchError, CorruptTableError, SchemaError, UnsupportedFeatureError
 from anabranch.format.schema.table_schema import TableSchema

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from anabranch.arrow.data_files import DataFile, Piece
 from anabranch.arrow.evolution import ColumnMapping
+from anabranch.arrow.files import DataFile, Piece
 from anabranch.arrow.parquet_file import ParquetData
 from anabranch.expr.bind import rebind
 from anabranch.expr.bound import ALWAYS, NEVER, BoundPredicate, columns

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import orc
 
 from anabranch.arrow import nested
-from anabranch.arrow.data_files import check_rows
-from anabranch.arrow.files import open_whole
+from anabranch.arrow.files import check_rows, open_whole
 from anabranch.errors import UnsupportedFeatureError
 from anabranch.format.types.data_types import ArrayType, CharType, DataType, Field, MapType, RowType
 from anabranch.kernel.scan.split import SplitFile

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from anabranch.arrow import nested
 from anabranch.arrow.parquet_footer import UNSEALED
-from anabranch.arrow.storable import storable
-from anabranch.arrow.stored_values import INT96
+from anabranch.arrow.stored_values import INT96, storable
 from anabranch.errors import OptionError
 from anabranch.options import FILE_CHECKSUM, FILE_COMPRESSION, ZSTD_LEVEL
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from anabranch.arrow.data_files import check_rows
-from anabranch.arrow.files import Range, damaged, native_path, open_file
+from anabranch.arrow.files import Range, check_rows, damaged, native_path, open_file
 from anabranch.arrow.parquet_footer import (
     MAGIC,
     ColumnPlace,

@@ -17,9 +17,8 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from anabranch.arrow.avro_file import AvroData
-from anabranch.arrow.data_files import DataFile, Piece, without_columns
 from anabranch.arrow.file_plan import FilePlan
-from anabranch.arrow.files import native_path, translated
+from anabranch.arrow.files import DataFile, Piece, native_path, translated, without_columns
 from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.parquet_file import ParquetData
 from anabranch.arrow.pipeline import MAX_THREADS, available_cores

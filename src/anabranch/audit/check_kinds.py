@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from anabranch.audit import measures as m
-from anabranch.audit.check import Check, CheckEntry, CheckFacts, CheckOutcome
 from anabranch.audit.checks_file import Item
+from anabranch.audit.measures import Check, CheckEntry, CheckFacts, CheckOutcome
 from anabranch.expr.bind import bind
 from anabranch.expr.bound import BoundColumn
 from anabranch.expr.bound import columns as bound_columns

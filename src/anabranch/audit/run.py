@@ -26,11 +26,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.audit.check import Check, CheckEntry, CheckFacts
 from anabranch.audit.check_kinds import COUNTING, READERS
 from anabranch.audit.checks_file import Checks, Item
 from anabranch.audit.embedded import measure
-from anabranch.audit.measures import Found, Measure
+from anabranch.audit.measures import Check, CheckEntry, CheckFacts, Found, Measure
 from anabranch.audit.sides import Sides
 from anabranch.audit.verdict import Verdict
 from anabranch.engine import MeasuresRows

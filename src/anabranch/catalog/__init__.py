@@ -6,8 +6,7 @@ from anabranch.lazy import lazy_names
 
 if TYPE_CHECKING:
     from anabranch.catalog.filesystem import FilesystemCatalog
-    from anabranch.catalog.folders import NameListing
-    from anabranch.catalog.identifier import Identifier
+    from anabranch.catalog.folders import Identifier, NameListing
 
 __all__ = ["FilesystemCatalog", "Identifier", "NameListing"]
 
@@ -16,7 +15,7 @@ if not TYPE_CHECKING:  # to which it would mean that there is every name
         __name__,
         {
             "FilesystemCatalog": "anabranch.catalog.filesystem",
-            "Identifier": "anabranch.catalog.identifier",
+            "Identifier": "anabranch.catalog.folders",
             "NameListing": "anabranch.catalog.folders",
         },
     )

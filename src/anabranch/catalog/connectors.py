@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import check_database_name, check_table_name

@@ -14,17 +14,17 @@ from anabranch.catalog.connectors import Connectors, connector_path
 from anabranch.catalog.folders import (
     DATABASE_SUFFIX,
     MARKER,
+    Identifier,
     NameListing,
     check_place,
     has_remains,
     remove_empty,
     remove_table,
 )
-from anabranch.catalog.identifier import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from anabranch.expr.row_rules import check_rules
-from anabranch.format.records.group import GROUPS_FOLDER
 from anabranch.format.records.layout import Layout
+from anabranch.format.records.main_pointer import GROUPS_FOLDER
 from anabranch.format.schema.rules import check_format
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import check_database_name

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from anabranch.kafka.bounds import LossRule
 from anabranch.kafka.client import Client, ClientConfig, is_passing, is_unknown
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.columns import rejected_rows, to_batch
-from anabranch.kafka.loss import LossRule
 from anabranch.kafka.offsets import OffsetRange, TopicPartition
 from anabranch.kafka.options import KafkaSettings
 from anabranch.kafka.values import ValueReader

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.kafka.bounds import first_offsets
+from anabranch.kafka.bounds import LossRule, first_offsets
 from anabranch.kafka.client import ClientConfig, library
 from anabranch.kafka.cluster import Cluster
-from anabranch.kafka.loss import LossRule
 from anabranch.kafka.offsets import (
     LATEST,
     OffsetRange,

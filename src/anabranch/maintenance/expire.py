@@ -16,10 +16,10 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.rollback_pins import tend_pins
 from anabranch.kernel.log.store_clock import commit_time, removal_time
 from anabranch.kernel.provenance.job_states import job_states
+from anabranch.kernel.refs.moments import Cutoff, cutoff_of
 from anabranch.kernel.refs.savepoints import tend as tend_savepoints
 from anabranch.kernel.refs.tags import expire_tags
 from anabranch.kernel.repair.health import size_text
-from anabranch.maintenance.cutoff import Cutoff, cutoff_of
 from anabranch.options import (
     CONSUMER_EXPIRATION_TIME,
     EXPIRE_GRACE,

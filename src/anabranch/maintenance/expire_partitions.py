@@ -17,14 +17,13 @@ import polars as pl
 from anabranch.errors import CommitConflictError, InvalidInputError, OptionError
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.format.records.entry_frame import EntryFrame
-from anabranch.format.records.snapshot import Snapshot, SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label, value_text
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.properties import EXPIRED_PARTITIONS_PROPERTY
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.scan.partitions import keys_of_rows

@@ -28,7 +28,7 @@ from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.removal import delete_empty_folders
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.maintenance.cutoff import Cutoff, cutoff_of
+from anabranch.kernel.refs.moments import Cutoff, cutoff_of
 from anabranch.maintenance.orphan_listing import FOREIGN, old_files
 from anabranch.storage.protocol import Storage
 

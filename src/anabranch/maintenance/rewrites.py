@@ -16,7 +16,7 @@ from anabranch.arrow.writer import WriteContext, abort
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import CommitConflictError, CommitRetriesExhaustedError, NotFoundError
 from anabranch.format.records.data_file import FileSource
-from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.compact import Compact
@@ -26,7 +26,6 @@ from anabranch.kernel.commit.conflicts import outdated
 from anabranch.kernel.commit.fence_check import apart
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.options import FILE_FORMAT
 
 _WAVE_TASKS: Final = 4096

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.arrow.avro_file import AvroData
-from anabranch.arrow.data_files import DataFile
-from anabranch.arrow.files import translated
+from anabranch.arrow.files import DataFile, translated
 from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.parquet_file import ParquetData, RowGroup
 from anabranch.engine import Engine, LocalEngine

@@ -180,7 +180,7 @@ def attach(
     if context_of(spark) is not None:
         # Made of what needs Py4J, which clients of Spark Connect do not have.
         from anabranch.spark.catalog.format_tables import register_format
-        from anabranch.spark.sql.hints import understand_hints
+        from anabranch.spark.sql.rewrites import understand_hints
 
         register_format(spark, known)
         understand_hints(spark)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import FilesystemCatalog
 from anabranch.errors import OptionError, UnsupportedFeatureError
+from anabranch.kernel.refs.moments import cutoff_of
 from anabranch.lineage.questions.topology import jobs, topology
 from anabranch.lineage.store import CommitStore, Known, LineageSource
 from anabranch.lineage.trace import Job, Trace
-from anabranch.maintenance.cutoff import cutoff_of
 from anabranch.options import parse_duration
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.open import open_storage

@@ -14,11 +14,11 @@ from anabranch.table.view import TableView
 if TYPE_CHECKING:
     from anabranch.kernel.compaction.selection import Partitions
     from anabranch.kernel.expiry.expire import Expiry, Tally
+    from anabranch.kernel.refs.moments import Cutoff
     from anabranch.kernel.repair.found import Verification
     from anabranch.kernel.repair.health import Health
     from anabranch.kernel.repair.repair import Repair
     from anabranch.maintenance.compact import CompactionResult
-    from anabranch.maintenance.cutoff import Cutoff
     from anabranch.maintenance.expire_partitions import PartitionExpiry
     from anabranch.maintenance.maintain import Upkeep
     from anabranch.maintenance.orphans import Cleaning

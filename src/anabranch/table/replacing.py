@@ -115,8 +115,8 @@ class ReplaceMethods(TableView):
             InvalidInputError: that is not the last replacement, or it was made together with those of other tables:
                 `Lake.undo_group` takes all of them back.
         """
+        from anabranch.kernel.replacement.replace import undo_replace
         from anabranch.kernel.replacement.request import ReplaceResult
-        from anabranch.kernel.replacement.undo import undo_replace
 
         self._check_unpinned()
         self._context.check_same_table()
@@ -127,7 +127,7 @@ class ReplaceMethods(TableView):
 
 def wait_millis(wait: str | bool | None) -> int | None:
     """Parse a wait time to milliseconds; None for no wait. Raises `InvalidInputError`."""
-    from anabranch.kernel.replacement.catch_up import WAIT_BY_DEFAULT
+    from anabranch.kernel.replacement.sealing import WAIT_BY_DEFAULT
 
     if wait is None or wait is False:
         return None

@@ -22,7 +22,7 @@ from anabranch.errors import (
 )
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
-from anabranch.format.records.snapshot import Snapshot, SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.append import Append
@@ -31,7 +31,6 @@ from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage, WriteLoad, load_warning
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, Seen, commit
 from anabranch.kernel.commit.watermark import Claim, claim
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.refs.auto_tags import keep_due
 from anabranch.kernel.refs.moments import resolve

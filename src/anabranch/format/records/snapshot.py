@@ -14,6 +14,7 @@ from anabranch.errors import CorruptTableError, InvalidInputError, UnsupportedFe
 from anabranch.format.records.layout import check_file_name
 from anabranch.format.text.json_object import MAX_LONG, MIN_LONG, JsonObject, describe, to_bytes
 from anabranch.format.text.record import JsonRecord, Stored
+from anabranch.runtime import Runtime
 from anabranch.tabular import Glance, Shown, time_text
 
 BATCH_COMMIT_IDENTIFIER = MAX_LONG
@@ -293,3 +294,24 @@ class SnapshotRef(JsonRecord):
     id: Annotated[int, Stored(key="snapshot", minimum=0)]
     """0 stands for the moment before the first snapshot; its stamp is empty."""
     stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIdentity:
+    """A commit user and the number of the commit among that user's commits.
+
+    A streaming job keeps its user and counts up, so a repeated commit is recognised. A one-shot batch
+    commit has its own user.
+    """
+
+    user: str
+    identifier: int
+
+    @classmethod
+    def batch(cls, runtime: Runtime) -> CommitIdentity:
+        """Return a new, unique identity."""
+        return cls(runtime.ids.uuid(), BATCH_COMMIT_IDENTIFIER)
+
+    @property
+    def is_batch(self) -> bool:
+        return self.identifier == BATCH_COMMIT_IDENTIFIER

@@ -22,8 +22,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.field_ids import shift_field_ids
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.in_history import keep_placement
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_exactly
+from anabranch.kernel.log.context import TableContext, delete_exactly
 from anabranch.kernel.log.field_ids import room_after
 
 _MOST_COLLISIONS = 100

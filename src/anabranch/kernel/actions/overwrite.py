@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +11,20 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import CorruptTableError, InvalidInputError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.bound import columns
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.entry_frame import EntryFrame
-from anabranch.format.records.snapshot import CommitKind, SnapshotRef
+from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.conflicts import bucket_count_conflict
 from anabranch.kernel.commit.order import continue_sequences
-from anabranch.kernel.commit.unchanged import changed_conflict
 from anabranch.kernel.log.properties import OVERWRITE_PROPERTY
 from anabranch.kernel.scan.partitions import key_of_row
 from anabranch.kernel.scan.pruning import partition_values
@@ -174,3 +173,57 @@ def _check_inside(
             f"some of the new rows lie outside of {what}",
             hint="pass only rows of that partition, or overwrite without naming one.",
         )
+
+
+def changed_conflict(
+    base: Base, since: SnapshotRef, replaced: Callable[[pl.DataFrame], pl.DataFrame]
+) -> Conflict | None:
+    """Return a conflict if rows to be replaced changed after a snapshot, or if that cannot be told.
+
+    Compactions change no rows.
+
+    Args:
+        base: the base of the commit.
+        since: the snapshot that was read; number 0 for a table that had none.
+        replaced: selects, from manifest entries, those of the partitions to be replaced.
+    """
+    if base.snapshot is None:
+        return None if since.id == 0 else _untold(base, since)
+    lowest = None
+    for snapshot in base.context.snapshots.down_to(base.snapshot, since.id):
+        if snapshot.id <= since.id:
+            return None if snapshot.stamp == since.stamp else _untold(base, since)
+        try:
+            if _changes(base, snapshot, replaced):
+                return _changed(base, since, snapshot)
+        except CorruptTableError:  # it is expiring just now
+            return _untold(base, since)
+        lowest = snapshot.id
+    return None if since.id == 0 and lowest == 1 else _untold(base, since)
+
+
+def _changes(base: Base, snapshot: Snapshot, replaced: Callable[[pl.DataFrame], pl.DataFrame]) -> bool:
+    if snapshot.commit_kind == CommitKind.COMPACT and not snapshot.delta_record_count:
+        return False
+    manifests = base.context.manifests
+    delta = manifests.entries(manifests.read_list(snapshot.delta_manifest_list))
+    return bool(replaced(delta.df).height)
+
+
+def _changed(base: Base, since: SnapshotRef, snapshot: Snapshot) -> Conflict:
+    return Conflict(
+        "CHANGED_SINCE",
+        f"rows of '{base.context.title}' that are to be replaced were changed after snapshot {since.id}: snapshot "
+        f"{snapshot.id} ({snapshot.commit_kind.value} of commit user '{snapshot.commit_user}') did it",
+        "nothing was replaced: read the newest snapshot and write again, or overwrite without if_unchanged_since.",
+    )
+
+
+def _untold(base: Base, since: SnapshotRef) -> Conflict:
+    return Conflict(
+        "CHANGED_SINCE",
+        f"it cannot be told whether rows of '{base.context.title}' were changed after snapshot {since.id}: history "
+        "does not lead back to it any more",
+        "nothing was replaced: read the newest snapshot and write again. Let a consumer or snapshot.num-retained.min "
+        "keep the snapshots for as long as the work takes.",
+    )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidInputError
-from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.commit.watermark import reset
 from anabranch.kernel.log.commits import back_from
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.moment import time_text
 from anabranch.options import WATERMARK_MAX_AHEAD
 

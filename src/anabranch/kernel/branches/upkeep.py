@@ -12,8 +12,7 @@ from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.branches.operations import is_deleted
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.fork_pins import ForkPinCare, tend_fork_pins
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.merge_pins import MergePinCare, tend_merge_pins

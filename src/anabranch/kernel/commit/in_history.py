@@ -17,8 +17,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Conflict
 from anabranch.kernel.commit.leftovers import displace, take_over
 from anabranch.kernel.log.chain import has_taken_over
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.removals import record_removal
 from anabranch.kernel.log.seals import check_open

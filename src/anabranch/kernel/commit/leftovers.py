@@ -25,8 +25,7 @@ from anabranch.format.records.layout import manifest_list_name
 from anabranch.format.records.manifest import encode_manifest_list
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_exactly
+from anabranch.kernel.log.context import TableContext, delete_exactly
 from anabranch.kernel.log.properties import (
     BRANCH_PROPERTY,
     LEFTOVER_PROPERTY,

@@ -31,7 +31,7 @@ from anabranch.errors import (
     StorageError,
     UnsupportedFeatureError,
 )
-from anabranch.format.records.snapshot import Snapshot, SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.attempt import Attempts
@@ -42,10 +42,8 @@ from anabranch.kernel.commit.leftovers import displace, withdraw
 from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
 from anabranch.kernel.commit.watermark import Claim
 from anabranch.kernel.log.branch_log import check_still_there
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.guards import check_snapshot_writable
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.seals import check_open

@@ -51,8 +51,7 @@ from anabranch.kernel.expiry.retention import RetainedHistory, Retention
 from anabranch.kernel.log.archive import archive
 from anabranch.kernel.log.archive import tidy as tidy_archive
 from anabranch.kernel.log.branch_log import branch_names
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.guards import check_main_readable
 from anabranch.kernel.log.ledger import hand_over, tidy
 from anabranch.kernel.log.removals import removed_stamps

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anabranch.errors import NotFoundError
-from anabranch.format.records.history_segment import PastSnapshot
-from anabranch.format.records.rewind import REWIND_PREFIX, RemovedSnapshot, Rewind
+from anabranch.format.records.history_segment import REWIND_PREFIX, PastSnapshot, RemovedSnapshot, Rewind
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.archive import Following, archived, archived_branch
 from anabranch.kernel.log.context import TableContext

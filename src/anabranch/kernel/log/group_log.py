@@ -1,4 +1,4 @@
-"""Stored records of groups of replacements; see `anabranch.format.records.group`.
+"""Stored records of groups of replacements; see `anabranch.format.records.main_pointer`.
 
 They lie in the warehouse, and each table keeps a copy of its groups' decisions. The copy is looked for first: a
 table that was moved elsewhere has nothing else.
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from anabranch.errors import CommitOutcomeUnknownError, CorruptTableError, NotFoundError, StorageError
-from anabranch.format.records.group import (
+from anabranch.format.records.layout import numbered_id
+from anabranch.format.records.main_pointer import (
     GROUP_PREFIX,
     GroupDecision,
     GroupIntent,
+    MainPointer,
     decision_path,
     group_path,
 )
-from anabranch.format.records.layout import numbered_id
-from anabranch.format.records.main_pointer import MainPointer
 from anabranch.kernel.log.context import TableContext
 from anabranch.storage.protocol import Storage
 

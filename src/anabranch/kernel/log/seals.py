@@ -14,8 +14,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from anabranch.errors import CommitOutcomeUnknownError, SealedBranchError, StorageError
-from anabranch.format.records.group import GroupDecision
-from anabranch.format.records.main_pointer import SEAL_PREFIX, MainPointer, former_main_name
+from anabranch.format.records.main_pointer import SEAL_PREFIX, GroupDecision, MainPointer, former_main_name
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import put_decision

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.merge_record import MergeRecord
 from anabranch.kernel.log.properties import FENCE_PROPERTY
 from anabranch.kernel.log.seals import is_replaced_by

@@ -29,7 +29,7 @@ from anabranch.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from anabranch.format.records.snapshot import Snapshot, SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.schema.diff import changes_between
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.audit_gate import check_audited
@@ -38,7 +38,6 @@ from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import replacements

@@ -37,6 +37,7 @@ from anabranch.options import (
     SCAN_VERSION,
     SCAN_WATERMARK,
     Option,
+    parse_duration,
 )
 
 MOMENT_OPTIONS: tuple[Option[Any], ...] = (
@@ -250,3 +251,24 @@ def _instead(context: TableContext, number: int, ids: list[int]) -> str:
         near.append(f"the nearest savepoint is {nearest.id}, of snapshot {nearest.saved_snapshot_id}")
     near.append("what expired can be read only through a tag or savepoint.")
     return "; ".join(near)
+
+
+Cutoff = str | int | datetime
+"""An age such as ``1 d``, or a time: text such as ``2026-01-31 12:00:00`` (UTC unless it names a zone), a datetime, or
+epoch milliseconds."""
+
+
+def cutoff_of(given: Cutoff, now_millis: int) -> int:
+    """Return the moment in epoch milliseconds; an age counts back from now. Raises `InvalidInputError`."""
+    if isinstance(given, str) and not given.strip().isdecimal():  # digits alone might be either, in any unit
+        try:
+            return now_millis - parse_duration(given)
+        except ValueError:
+            pass  # not an age, so a time
+    try:
+        return to_millis(given)
+    except InvalidInputError:
+        raise InvalidInputError(
+            f"{given!r} is neither an age nor a time",
+            hint="write an age such as '1 d' or '30 min', or a time such as '2026-01-31 12:00:00'.",
+        ) from None

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import NotFoundError
-from anabranch.format.records.history_segment import PastSnapshot
+from anabranch.format.records.history_segment import PastSnapshot, Rewind
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.main_pointer import BranchRef, MainPointer, former_main_name
-from anabranch.format.records.rewind import Rewind
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.archive import Following, archived, archived_branch
 from anabranch.kernel.log.branch_log import BranchState, state_of

@@ -21,14 +21,13 @@ from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.layout import tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pinned_savepoint_of
-from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot
 from anabranch.kernel.commit.base import Base, Change
 from anabranch.kernel.commit.leftovers import displace, leftovers_above, take_over
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY
 from anabranch.kernel.log.ref_log import find_savepoint
 from anabranch.kernel.log.seals import dropped_until

@@ -16,25 +16,24 @@ from dataclasses import dataclass, field, replace
 from anabranch.errors import NotFoundError
 from anabranch.format.records.data_file import FileKind, ManifestEntry
 from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
-from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
+from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.commit.attempt import BroughtSchemas
 from anabranch.kernel.commit.base import Base, Change, Conflict
-from anabranch.kernel.commit.brought_schema import BroughtSchemas
 from anabranch.kernel.commit.order import ordered_as
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.commit.watermark import given_back
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.field_ids import last_id_before, reserve_block
 from anabranch.kernel.log.fork_pins import fork_snapshot
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.properties import ReplaceFacts
 from anabranch.kernel.log.rollback_pins import pin_result, pin_target, unpin
 from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.kernel.provenance.past import counting
-from anabranch.kernel.replacement.catch_up import catch_up
 from anabranch.kernel.replacement.check import check, moved_from
 from anabranch.kernel.replacement.request import Replacement, ReplaceResult, Replacing
+from anabranch.kernel.replacement.sealing import catch_up
 
 
 def replace_content(context: TableContext, wishes: Replacement) -> ReplaceResult:

@@ -22,8 +22,7 @@ from anabranch.format.records.savepoint import Savepoint, pinned_savepoint_of
 from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.branches.upkeep import drop_expired
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_exactly
+from anabranch.kernel.log.context import TableContext, delete_exactly
 from anabranch.kernel.log.ledger import take_over
 from anabranch.kernel.log.moment_pins import is_pin
 from anabranch.kernel.log.parallel import each

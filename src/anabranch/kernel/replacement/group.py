@@ -22,14 +22,13 @@ from anabranch.errors import CommitConflictError, InvalidInputError
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
-from anabranch.kernel.replacement.catch_up import catch_up, covered
 from anabranch.kernel.replacement.check import check, refusal
 from anabranch.kernel.replacement.copy_history import copy_past
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import planned
 from anabranch.kernel.replacement.request import GroupResult, Replacement, ReplaceResult, Replacing
-from anabranch.kernel.replacement.sealing import follow_up, last_replacement
+from anabranch.kernel.replacement.sealing import catch_up, covered, follow_up, last_replacement
 from anabranch.storage.protocol import Storage
 
 

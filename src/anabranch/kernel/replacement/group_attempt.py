@@ -11,19 +11,25 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError, SealedBranchError, StorageError
-from anabranch.format.records.group import GroupDecision, GroupIntent, GroupMember
-from anabranch.format.records.main_pointer import BranchRef, MainPointer, Seal
+from anabranch.format.records.main_pointer import (
+    BranchRef,
+    GroupDecision,
+    GroupIntent,
+    GroupMember,
+    MainPointer,
+    Seal,
+)
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import announce, keep_group_decision, put_decision
 from anabranch.kernel.log.main_pointer import put_pointer, put_seal
 from anabranch.kernel.log.seals import decision, stay
-from anabranch.kernel.replacement.catch_up import last_look
 from anabranch.kernel.replacement.copy_history import CopiedPast
 from anabranch.kernel.replacement.request import GroupResult, ReplaceResult, Replacing
 from anabranch.kernel.replacement.sealing import (
     end_main,
     follow_up,
     in_group,
+    last_look,
     new_seal,
     next_number,
     pointer_after,

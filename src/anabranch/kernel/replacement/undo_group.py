@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.format.records.group import GroupMember
-from anabranch.format.records.main_pointer import MainPointer
+from anabranch.format.records.main_pointer import GroupMember, MainPointer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_decision, find_intent
 from anabranch.kernel.log.main_branch import former_main, main_of

@@ -1,7 +1,7 @@
 """Destructive rollback: removes the snapshots after the target, with what refers to them.
 
 Every intermediate state is a complete table, so that a killed removal can be repeated and ends in the same
-place: first a record of the removal (`anabranch.format.records.rewind`; `removals`, which marks late writes on it as
+place: first a record of the removal (`anabranch.format.records.history_segment`; `removals`, which marks late writes on it as
 leftovers), then the hint to the newest snapshot (which readers check), then the references to removed snapshots,
 then the snapshots, newest first, then their archived metadata. Data files and manifests stay for expiry
 and orphan cleaning, which check reachability.
@@ -34,8 +34,7 @@ from anabranch.kernel.log import archive
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.commits import record_rewind
 from anabranch.kernel.log.consumers import find_consumer
-from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.exact import delete_snapshot
+from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.fork_pins import is_fork_pin
 from anabranch.kernel.log.ledger import LedgerEntry, forget_after, recorded_after

@@ -20,13 +20,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import InvalidInputError, NotFoundError
-from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot
 from anabranch.kernel.actions.rollback import Difference, Rollback, difference_to
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.guards import check_snapshot_readable
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY

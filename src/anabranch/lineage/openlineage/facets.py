@@ -21,7 +21,7 @@ from openlineage.client.facet_v2 import (
 )
 
 from anabranch.catalog.filesystem import FilesystemCatalog
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.types.data_types import Field

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from anabranch.errors import InvalidNameError
 from anabranch.format.records.layout import Layout
 from anabranch.lineage.commit import Line

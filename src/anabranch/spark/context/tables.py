@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.catalog.filesystem import FilesystemCatalog
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.parse import parse

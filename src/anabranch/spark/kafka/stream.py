@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from anabranch.kafka.bounds import first_offsets, last_offsets
+from anabranch.kafka.bounds import LossRule, first_offsets, last_offsets
 from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.follower import GroupOffsets, KafkaFollower
-from anabranch.kafka.loss import LossRule
 from anabranch.kafka.offsets import (
     OffsetRange,
     Offsets,

@@ -13,7 +13,7 @@ from pyspark.sql import types as st
 from anabranch.arrow.files import native_path
 from anabranch.arrow.parquet_encode import SCHEMA_SETTINGS, PageSettings
 from anabranch.arrow.parquet_footer import JoinedFile
-from anabranch.arrow.storable import storable_schema
+from anabranch.arrow.stored_values import storable_schema
 from anabranch.expr.row_rules import RowRules
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.schema.watermark import watermark_definition

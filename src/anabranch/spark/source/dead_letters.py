@@ -25,12 +25,12 @@ from pyspark import TaskContext
 from anabranch.arrow.convert import convert
 from anabranch.arrow.writer import WriteContext, abort, write
 from anabranch.catalog.filesystem import FilesystemCatalog
-from anabranch.catalog.identifier import Identifier
+from anabranch.catalog.folders import Identifier
 from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.format.schema.ddl import parse_columns
 from anabranch.kafka.columns import COLUMNS
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry
 from anabranch.storage.open import open_storage
 from anabranch.storage.protocol import Storage

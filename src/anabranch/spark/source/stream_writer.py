@@ -26,14 +26,13 @@ from pyspark.sql.types import StructType
 
 from anabranch.errors import CommitConflictError, CorruptTableError, OptionError, SealedBranchError
 from anabranch.format.records.layout import MAIN_BRANCH
-from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot
 from anabranch.format.schema.watermark import watermark_definition
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.transaction import Committed
 from anabranch.kernel.commit.watermark import Claim
-from anabranch.kernel.log.identity import CommitIdentity
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.lineage.model import (
     LINEAGE_PROPERTY,

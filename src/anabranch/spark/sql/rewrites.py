@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
 
 from anabranch.errors import SqlError
+from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.native.compiled import NotCompiledError, driver_class, made_by
 from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
 from anabranch.streaming.between import between_calls
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 _OPTIONS_HINT: Final = re.compile(r"/\*\+\s*OPTIONS\s*(\(.*\))\s*\*/", re.IGNORECASE | re.DOTALL)
 
@@ -191,3 +200,27 @@ def _text(statement: str, words: Sequence[Word]) -> str:
 def _is_property_list(words: Sequence[Word], place: int) -> bool:
     """Whether ``('key'`` stands at that index, and not a query."""
     return matches(words, place, "(") and place + 1 < len(words) and words[place + 1].kind == "text"
+
+
+# Lets plain `spark.sql` understand hints such as `FROM lake.db.t /*+ OPTIONS('k' = 'v') */`.
+#
+# Spark's parser is replaced by one of ours that rewrites them first. Where that is not possible, or another extension has put its
+# own parser there, such a hint stays a syntax error of Spark's, and `lake.sql` understands it.
+
+_LOG = logging.getLogger(__name__)
+_OF_SPARK: Final = "org.apache.spark.sql.execution.SparkSqlParser"
+
+
+def understand_hints(spark: SparkSession) -> None:
+    """Let a classic session understand hints with options. Does nothing where that is not possible."""
+    jvm = Jvm(spark)
+    try:
+        state = jvm.session.sessionState()
+        if str(state.sqlParser().getClass().getName()) != _OF_SPARK:
+            return
+        parser = made_by(jvm, driver_class(jvm, "HintParser", part="parser").getConstructors()[0])
+        field = state.getClass().getDeclaredField("sqlParser")
+        field.setAccessible(True)
+        field.set(state, parser)
+    except (NotCompiledError, Py4JError) as error:
+        _LOG.info("hints are for lake.sql only: %s", error)
