@@ -100,6 +100,11 @@ NEXT = {
         "removed where possible",
         False,
     ),
+    "UnreadableFileError": (
+        "remove the link that leads in a circle, or give the file its rights; then as for `CorruptTableError`",
+        NONE,
+        False,
+    ),
 }
 FOOTER = """
 ## Codes inside messages
@@ -121,7 +126,7 @@ def page() -> str:
     """The page's text."""
     found = list(_tree(errors.AnabranchError))
     drawn = "".join(f"{'  ' * depth}{kind.__name__}\n" for depth, kind in found[1:])
-    rows = "".join(_row(kind) for _, kind in found[1:])
+    rows = "".join(dict.fromkeys(_row(kind) for _, kind in found[1:]))  # one may be of two kinds
     return HEADER + drawn.replace("\n", "\n") + TABLE + rows + FOOTER
 
 

@@ -19,6 +19,7 @@
   * CorruptTableError: a file of the table has invalid content
   * UnsupportedFeatureError: the table uses something this version does not implement
   * StorageError: the store failed
+    * UnreadableFileError (CorruptTableError): one file is there and cannot be opened
 
 A message says what was asked, what was found and, in its hint, what to do next.
 """
@@ -49,6 +50,7 @@ __all__ = [
     "SourceReplacedError",
     "SqlError",
     "StorageError",
+    "UnreadableFileError",
     "UnsupportedFeatureError",
 ]
 
@@ -130,7 +132,13 @@ class InvalidNameError(InvalidInputError):
 
 
 class NotFoundError(AnabranchError, LookupError):
-    """The named database, table, snapshot, tag, branch or file does not exist."""
+    """The named database, table, snapshot, tag, branch or file does not exist.
+
+    Attributes:
+        is_folder: True where a folder has the name of the file.
+    """
+
+    is_folder = False
 
 
 class PositionLostError(NotFoundError):
@@ -216,6 +224,14 @@ class StorageError(AnabranchError):
     ) -> None:
         super().__init__(message, hint=hint, retryable=retryable)
         self.outcome_unknown = outcome_unknown
+
+
+class UnreadableFileError(CorruptTableError, StorageError):
+    """A file that is there cannot be opened, such as a link in a circle or a file without rights: as good as damaged."""
+
+    def __init__(self, message: str, *, path: str | None = None, hint: str | None = None) -> None:
+        StorageError.__init__(self, message, hint=hint)
+        self.path = path
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from anabranch.errors import NotFoundError, StorageError
+from anabranch.errors import NotFoundError, StorageError, UnreadableFileError
 from anabranch.storage import files, open_storage
 from anabranch.storage.local import LocalStorage
 
@@ -369,7 +369,10 @@ def test_links_are_followed_by_name_and_never_by_sweeps(tmp_path):
     assert storage.get("d/linked/kept") == b"x"
     assert [info.path for info in storage.list("d/linked")] == ["d/linked/kept"]
     assert list(storage.list_folders("d")) == ["d/linked"]
-    assert everything(storage) == ["d/a"]
+    assert everything(storage) == ["d/a", "d/circle"]
+    with pytest.raises(UnreadableFileError, match="symbolic links") as refused:
+        storage.get("d/circle")
+    assert "remove it" in refused.value.hint
     storage.delete_folder("d")
     assert (elsewhere / "kept").read_bytes() == b"x"
     assert list(storage.list_folders()) == []

@@ -14,12 +14,13 @@ from anabranch.arrow.files import DataFile, translated
 from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.parquet_file import ParquetData, RowGroup
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.format.records.layout import file_format_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import check_answered
 from anabranch.kernel.repair.found import Kind, Problem, Verification
 from anabranch.kernel.repair.verify import Looked, about_file, look, makers_of
 from anabranch.kernel.scan.split import SplitFile
@@ -61,9 +62,8 @@ def looked_over(
     """Return what `verify` finds, and everything examined; None if the table has no readable schema."""
     try:
         schema = newest_schema(context)
-    except StorageError:
-        raise
     except AnabranchError as error:
+        check_answered(error)
         problem = Problem(Kind.SCHEMA, str(error.message), context.layout.schema_folder, context.branch)
         return Verification(context.name, (problem,), 0, 0, 0, 0, 0, 0, deep), None
     looked = look(context, schema, progress)
@@ -202,9 +202,8 @@ class _KnownColumns:
 def _found(context: TableContext, schema_id: int) -> TableSchema | None:
     try:
         return context.schemas.get(schema_id)
-    except StorageError:
-        raise
-    except AnabranchError:
+    except AnabranchError as error:
+        check_answered(error)
         return None
 
 
@@ -216,9 +215,8 @@ def _read_part(part: _Part) -> tuple[int, list[tuple[str, str, str]]]:
             message = _read_file(part.storage, file, columns)
         except NotFoundError:
             continue  # it expired meanwhile
-        except StorageError:
-            raise
         except AnabranchError as error:
+            check_answered(error)
             wrong.append((file.path, Kind.FILE_DAMAGED.value, str(error.message)))
         else:
             if message is not None:

@@ -1,7 +1,7 @@
 """Looks at, renames and removes files and folders while other processes may work in them."""
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH120
+# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -115,7 +114,7 @@ def rename(old: str, new: str) -> None:
 
 def move(old: str, new: str) -> bool:
     """Rename a file; False if there is none. Raises `FileNotFoundError` if the new folder is missing."""
-    if not os.path.isfile(old):
+    if not os.path.isfile(old) and not is_circle(old):
         return False
     try:
         os.rename(old, new)
@@ -150,26 +149,51 @@ def entries_of(folder: str) -> tuple[os.DirEntry[str], ...]:
             return tuple(entries)
     except (FileNotFoundError, NotADirectoryError):
         return ()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # no folder has such a name
+            return ()
+        raise
 
 
 def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Status of a file; None for what is none, and for one removed since its folder was read."""
+    """Status of a file; None for what is none, and for one removed since its folder was read.
+
+    A link that leads in a circle is listed as it is: left out, what it stands for would seem never to have been.
+    """
     with translated("list", entry.path), suppress(FileNotFoundError):
-        return entry.stat() if _holds(entry.is_file) else None
+        try:
+            return entry.stat() if entry.is_file() else None
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return entry.stat(follow_symlinks=False)
     return None
 
 
-def is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
-    """Whether an entry is a folder."""
-    with translated("list", entry.path):
-        return _holds(lambda: entry.is_dir(follow_symlinks=follow_links))
-
-
-def _holds(question: Callable[[], bool]) -> bool:
-    """Answer of a directory entry; a link that leads in a circle is neither file nor folder."""
+def file_status(target: str) -> os.stat_result:
+    """Status of what has a name; of a link that leads in a circle its own. Raises `OSError`."""
     try:
-        return question()
+        return os.stat(target)
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            return False
-        raise
+        if error.errno != errno.ELOOP:
+            raise
+        return os.lstat(target)
+
+
+def is_circle(target: str) -> bool:
+    """Whether a link of that name leads in a circle."""
+    try:
+        return stat.S_ISLNK(file_status(target).st_mode)
+    except OSError:
+        return False
+
+
+def is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
+    """Whether an entry is a folder; a link that leads in a circle is none."""
+    with translated("list", entry.path):
+        try:
+            return entry.is_dir(follow_symlinks=follow_links)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return False
+            raise

@@ -7,7 +7,7 @@ lies behind it.
 """
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH100, PTH105, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120
+# ruff: noqa: PTH100, PTH105, PTH106, PTH108, PTH112, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from anabranch.storage.folders import (
     ATTEMPTS,
     check_rename,
     entries_of,
+    file_status,
     info_of,
     is_folder,
     move,
@@ -117,9 +118,11 @@ class LocalStorage:
     def info(self, path: str) -> ObjectInfo:
         target = self._target(path)
         with translated("read", target):
-            status = os.stat(target)
-            if not stat.S_ISREG(status.st_mode):
-                raise NotFoundError(f"{target} does not exist as a file")
+            status = file_status(target)
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+                absent = NotFoundError(f"{target} does not exist as a file")
+                absent.is_folder = stat.S_ISDIR(status.st_mode)
+                raise absent
         self._was_there = True
         return info_of(path, status)
 

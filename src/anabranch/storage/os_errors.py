@@ -6,7 +6,7 @@ import errno
 from types import TracebackType
 from typing import Final, Literal
 
-from anabranch.errors import AnabranchError, NotFoundError, StorageError
+from anabranch.errors import AnabranchError, NotFoundError, StorageError, UnreadableFileError
 
 Deed = Literal["read", "write", "list", "remove", "move", "rename"]
 
@@ -40,7 +40,11 @@ def translate(error: OSError, deed: Deed, path: str) -> AnabranchError:
     """The error to raise for what went wrong when `deed` was done to `path`."""
     number = error.errno or 0
     if deed == "read" and number in _NO_SUCH_OBJECT:
-        return NotFoundError(f"{path} does not exist")
+        absent = NotFoundError(f"{path} does not exist")
+        absent.is_folder = number == errno.EISDIR
+        return absent
+    if deed == "read" and number in _UNREADABLE:
+        return UnreadableFileError(f"cannot read {path}: {error.strerror or error}", hint=_HINTS.get(number))
     found = StorageError(
         f"cannot {deed} {path}: {error.strerror or error}",
         hint=_HINTS.get(number),
@@ -50,8 +54,11 @@ def translate(error: OSError, deed: Deed, path: str) -> AnabranchError:
     return found
 
 
-# A folder is no object, and nothing lies below a file.
-_NO_SUCH_OBJECT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
+# A folder is no object, nothing lies below a file, and nothing has a name that is longer than names can be.
+_NO_SUCH_OBJECT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+
+_UNREADABLE: Final = frozenset({errno.EACCES, errno.EIO, errno.ELOOP, errno.EPERM})
+"""The store answers, and says that this one file cannot be read."""
 
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -79,6 +86,7 @@ _HINTS: Final = {
     errno.EFBIG: "The file would exceed the largest size allowed here; see ulimit -f.",
     errno.EIO: "The disk reports a fault; read the system's log before trusting it again.",
     errno.EISDIR: "A folder has that name; move it away or choose another name.",
+    errno.ELOOP: "The link leads in a circle; remove it, and put the file back from a copy of the folder.",
     errno.EMFILE: "This process has too many files open; see ulimit -n.",
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.ENFILE: "This machine has too many files open.",

@@ -15,7 +15,7 @@ from anabranch.ui.history import DAMAGED, Line, snapshot_prefix
 from anabranch.ui.lanes import Lane, fill, lanes_of
 from anabranch.ui.site import Site
 from anabranch.verbs.branch_log import BranchOperation, made_by, recorded
-from anabranch.verbs.legible import Unread, legible_savepoints, visible_tags
+from anabranch.verbs.legible import Unread, legible_savepoints, look_at_records, visible_tags
 
 _UNFOLDED: Final = 6
 """Newest snapshots of a lane that stand alone, unless they are compactions."""
@@ -44,6 +44,7 @@ def graph(site: Site, asked: Asked) -> dict[str, Any]:
     operations = _told_operations([*known, *made_by(_replacing(lanes))])
     places = _Places(lanes)
     labels = dict(_labels(lanes, places, unread))
+    look_at_records(main, unread)
     marked = {*labels, *(lane.root for lane in lanes), *(lane.head for lane in lanes)}
     links = list(_links(operations, ends, places))
     marked |= {end for link in links for end in (link["from"], link["to"])}

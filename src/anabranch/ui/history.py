@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 COLUMNS = Line._fields
 DAMAGED: Final = "damaged"
-"""Kind of a snapshot that cannot be read; its time is that of the one above it, and all else is not known."""
+"""Kind of a snapshot that cannot be read; its time is that of one beside it, or of its file, and all else is not known."""
 
 
 class History:
@@ -92,7 +92,7 @@ class History:
         """Put what was committed since on top; begin anew where history was rewritten."""
         head, above = newest(table)
         if head is None:
-            self._lines, self._last, self._is_whole = [], None, True
+            self._lines, self._last, self._is_whole = above, None, True
             return
         self._forget_expired(table)
         if self._lines and self._lines[0].stamp == head.stamp:
@@ -148,7 +148,7 @@ class History:
 
 
 def newest(table: Table) -> tuple[Snapshot | None, list[Line]]:
-    """Return the newest snapshot that can be read, and the lines of those above it."""
+    """Return the newest snapshot that can be read, and the lines of those above it; of all where none can be read."""
     try:
         return table.snapshot, []
     except CorruptTableError:
@@ -162,7 +162,7 @@ def newest(table: Table) -> tuple[Snapshot | None, list[Line]]:
                 continue
             if found is not None:
                 return found, [_damaged(table, number, found.time_millis) for number in damaged]
-        raise
+        return None, _all_damaged(table, damaged)
 
 
 def _below(table: Table, newest: Snapshot, lowest: int) -> tuple[list[Line], Snapshot]:
@@ -178,6 +178,12 @@ def _below(table: Table, newest: Snapshot, lowest: int) -> tuple[list[Line], Sna
         lines.append(_damaged(table, number, last.time_millis))
         number -= 1
     return lines, last
+
+
+def _all_damaged(table: Table, numbers: list[int]) -> list[Line]:
+    """Return the lines of snapshots of which none can be read, each at the time at which its file was stored."""
+    stored = table.context.snapshots.stored()
+    return [_damaged(table, number, stored[number]) for number in numbers if number in stored]
 
 
 def _damaged(table: Table, number: int, millis: int) -> Line:

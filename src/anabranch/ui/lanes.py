@@ -52,7 +52,7 @@ def lanes_of(
         for name in names:
             try:
                 table = main.branch(name)
-                head, _ = newest(table)
+                uuid, (head, _) = table.branch_uuid, newest(table)
             except NotFoundError:  # deleted, dropped, or half created
                 continue
             except AnabranchError as error:
@@ -60,8 +60,8 @@ def lanes_of(
                 continue
             if role == "former" and head is not None:
                 ends[name] = head.stamp
-            if all(lane.uuid != table.branch_uuid for lane in found):
-                found.append(Lane(name, role, table.branch_uuid, table))
+            if all(lane.uuid != uuid for lane in found):
+                found.append(Lane(name, role, uuid, table))
     return found, ends
 
 
@@ -70,17 +70,18 @@ def fill(site: Site, lanes: list[Lane]) -> bool:
     main = lanes[0]
     forks = [lane.table.context.fork for lane in lanes]
     oldest = min((fork.snapshot.id for fork in forks if fork is not None), default=None)
-    head, _ = newest(main.table)
-    if head is None:
+    head, damaged = newest(main.table)
+    top = head.id if head is not None else damaged[0].id if damaged else 0
+    if not top:
         return False
-    least = head.id - _RECENT if oldest is None else min(oldest, head.id - _RECENT)
-    least = max(1, least, head.id - _DEEPEST)
+    least = top - _RECENT if oldest is None else min(oldest, top - _RECENT)
+    least = max(1, least, top - _DEEPEST)
     main.lines = list(site.histories.of(main.table).down_to(main.table, least))
     if not main.lines:
         return False  # the table was moved or dropped since its newest snapshot was found
     main.head = main.lines[0].stamp
     known = {line.stamp for line in main.lines}
-    damaged = {line.id: line.stamp for line in main.lines if line.kind == DAMAGED}
+    unreadable = {line.id: line.stamp for line in main.lines if line.kind == DAMAGED}
     for lane, fork in zip(lanes[1:], forks[1:], strict=True):
         history = site.histories.of(lane.table)
         lines = history.down_to(lane.table, max(1, least if fork is None else fork.snapshot.id))
@@ -89,7 +90,7 @@ def fill(site: Site, lanes: list[Lane]) -> bool:
             begins = line.stamp
             if fork is not None and line.id == fork.snapshot.id and begins not in known:
                 # One of its two files cannot be read: the record of the branch says that they are the same snapshot.
-                begins = damaged.get(line.id, fork.snapshot.stamp)
+                begins = unreadable.get(line.id, fork.snapshot.stamp)
             if begins in known:
                 lane.root = begins
                 break

@@ -19,7 +19,13 @@ from anabranch.ui.cells import cell
 from anabranch.ui.history import COLUMNS, other_branches, sampled, snapshot_prefix
 from anabranch.ui.site import Site, stamp
 from anabranch.ui.statistics import column_statistics
-from anabranch.verbs.legible import Unread, legible_savepoints, legible_schemas, visible_tags
+from anabranch.verbs.legible import (
+    Unread,
+    legible_savepoints,
+    legible_schemas,
+    look_at_records,
+    visible_tags,
+)
 from anabranch.verbs.tables import describe_table, phrases, shown_options
 
 _MOST_LINES = 2_000
@@ -60,6 +66,7 @@ def _refs(site: Site, asked: Asked, unread: Unread) -> dict[str, Any]:
     """Return names that a moment can be asked for by."""
     main, now = site.open(asked.text("table")), site.open(asked.text("table"), asked.optional("branch"))
     tags, saved = visible_tags(now, unread), legible_savepoints(now, unread)
+    look_at_records(now, unread)
     return {
         "prefix": snapshot_prefix(now),
         "branches": ["main", *other_branches(main)],

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError
@@ -75,6 +76,23 @@ def legible_savepoints(table: Table, unread: Unread) -> list[Savepoint]:
     from anabranch.kernel.log.ref_log import savepoints
 
     return tried("the savepoints", lambda: savepoints(table.context, unread), unread) or []
+
+
+def look_at_records(table: Table, unread: Unread) -> None:
+    """Tell of damaged records that no list of refs shows: of consumers, and of what replaced main."""
+    from anabranch.format.records.main_pointer import RELEASE_PREFIX, SEAL_PREFIX
+    from anabranch.kernel.log.consumers import find_consumers
+    from anabranch.kernel.log.main_pointer import find_release, find_seal, numbers
+    from anabranch.kernel.log.parallel import tried
+
+    context = table.context
+    find_consumers(context, unread)
+    for prefix, find, what in (
+        (SEAL_PREFIX, find_seal, "announcement of replacement {} of main"),
+        (RELEASE_PREFIX, find_release, "what became of the main before replacement {}"),
+    ):
+        for number in tried("the records of replacements", partial(numbers, context, prefix), unread) or ():
+            tried(what.format(number), partial(find, context, number), unread)
 
 
 def legible_schemas(table: Table) -> Iterator[tuple[int, TableSchema | AnabranchError]]:

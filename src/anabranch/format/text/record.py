@@ -26,7 +26,7 @@ from typing import (
     runtime_checkable,
 )
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError, UnreadableFileError
 from anabranch.format.text.json_object import MIN_LONG, JsonObject, describe, to_bytes
 
 Read = Callable[[JsonObject, str], Any]
@@ -134,7 +134,12 @@ class JsonFile(JsonRecord):
         """
         try:
             data = files.get(path)
-        except NotFoundError:
+        except NotFoundError as error:
+            if error.is_folder:  # nothing of the format has folders where records are: somebody put it there
+                raise UnreadableFileError(
+                    f"cannot read {files.url}/{path}: a folder is in its place",
+                    hint="Move the folder away, and put the file back from a copy; `verify` tells what depends on it.",
+                ) from error
             return None
         return cls.from_json(data, path=f"{files.url}/{path}" if whole else path, **apart)
 

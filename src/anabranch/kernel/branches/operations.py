@@ -21,7 +21,7 @@ from anabranch.format.records.fork import (
 )
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.layout import BRANCH_FOLDER, MAIN_BRANCH
-from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer
+from anabranch.format.records.main_pointer import MAIN_PREFIX, SEAL_PREFIX, MainPointer
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.audit_log import audits
 from anabranch.kernel.log.branch_log import branch_names
@@ -157,7 +157,8 @@ def _replacements(context: TableContext, unread: OnUnread | None) -> list[MainPo
         return replacements(context)
     found = [
         tried(f"replacement {number} of main", partial(find_pointer, context, number), unread)
-        for number in numbers(context, MAIN_PREFIX)
+        # A folder in the place of a decision is in no list of files; its announcement is.
+        for number in sorted({*numbers(context, MAIN_PREFIX), *numbers(context, SEAL_PREFIX)})
     ]
     return [pointer for pointer in found if pointer is not None and pointer.replaced is not None]
 
@@ -240,9 +241,11 @@ def _deleted_paths(context: TableContext) -> list[str]:
 
 
 def _find_deleted(context: TableContext, path: str, unread: OnUnread | None) -> tuple[BranchOperation, ...]:
-    try:
-        content = context.storage.get(path)
-    except NotFoundError:
-        return ()
-    what = f"record {path} of a deleted branch"
-    return tried(what, lambda: operations_from_json(content, path=path), unread) or ()
+    def find() -> tuple[BranchOperation, ...]:
+        try:
+            content = context.storage.get(path)
+        except NotFoundError:
+            return ()
+        return operations_from_json(content, path=path)
+
+    return tried(f"record {path} of a deleted branch", find, unread) or ()

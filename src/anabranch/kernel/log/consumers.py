@@ -18,7 +18,7 @@ from anabranch.format.records.refs import Consumer
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.text.names import check_consumer_name
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.parallel import OnUnread, each, tried
 
 _TRIES: Final = 10
 _PAUSE_SECONDS: Final = 0.01
@@ -124,17 +124,31 @@ def move_consumer(context: TableContext, name: str, to: int | None = None) -> in
     return wanted
 
 
-def consumer_lags(context: TableContext) -> list[ConsumerLag]:
-    """Return the lag of all consumers of the branch, by name."""
-    files = [*_files(context)]
-    found = each(lambda file: find_consumer(context, file[0]), files, at=context.storage)
-    head = context.snapshots.head()
-    here = [
+def find_consumers(context: TableContext, unread: OnUnread | None = None) -> list[tuple[str, int, Consumer]]:
+    """Return the consumers of the branch by name, each with the time at which it was stored.
+
+    Args:
+        context: the branch.
+        unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
+    """
+    files = tried("the consumers", lambda: [*_files(context)], unread) or []
+
+    def find(file: tuple[str, int]) -> Consumer | None:
+        return tried(f"consumer '{file[0]}'", lambda: find_consumer(context, file[0]), unread)
+
+    found = each(find, files, at=context.storage)
+    return [
         (name, modified, consumer)
         for (name, modified), consumer in zip(files, found, strict=True)
         if consumer is not None
     ]
-    past = _unread(context, head, min((consumer.unread_from for _, _, consumer in here), default=1))
+
+
+def consumer_lags(context: TableContext, unread: OnUnread | None = None) -> list[ConsumerLag]:
+    """Return the lag of all consumers of the branch, by name. Args and errors as `find_consumers`."""
+    here = find_consumers(context, unread)
+    head = context.snapshots.head()
+    past = _backlog(context, head, min((consumer.unread_from for _, _, consumer in here), default=1))
     now = context.runtime.clock.now_millis()
     newest = 0 if head is None else head.id
     return [
@@ -150,7 +164,7 @@ def consumer_lags(context: TableContext) -> list[ConsumerLag]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unread:
+class _Backlog:
     """Rows and age of the snapshots that a consumer with a given lag has not read."""
 
     rows: int | None
@@ -158,9 +172,9 @@ class _Unread:
     """When the oldest of them was committed."""
 
 
-def _unread(context: TableContext, head: Snapshot | None, lowest: int) -> list[_Unread]:
+def _backlog(context: TableContext, head: Snapshot | None, lowest: int) -> list[_Backlog]:
     """Return the unread rows per lag in snapshots, from 1 on, as far as history is retained; one walk for all."""
-    past: list[_Unread] = []
+    past: list[_Backlog] = []
     rows: int | None = 0
     if head is None or head.id < lowest:
         return past
@@ -168,11 +182,11 @@ def _unread(context: TableContext, head: Snapshot | None, lowest: int) -> list[_
         if snapshot.commit_kind != CommitKind.COMPACT:
             added = snapshot.delta_record_count
             rows = None if rows is None or added is None else rows + max(0, added)
-        past.append(_Unread(rows, snapshot.time_millis))
+        past.append(_Backlog(rows, snapshot.time_millis))
     return past
 
 
-def _lag(lag: ConsumerLag, past: Sequence[_Unread], now: int) -> ConsumerLag:
+def _lag(lag: ConsumerLag, past: Sequence[_Backlog], now: int) -> ConsumerLag:
     """Complete a lag with the rows and time of its unread snapshots."""
     if not lag.snapshots:
         return lag

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.format.records.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.format.records.layout import Layout
 from anabranch.format.records.snapshot import Snapshot
@@ -149,15 +149,29 @@ class TableContext:
             return None
         path = self.layout.branch_file_path(FORK_FILE)
         try:
-            return Fork.from_json(self.storage.get(path), path=path)
-        except NotFoundError:
-            return None
+            return Fork.find(self.storage, path)
         except CorruptTableError as error:
-            hint = (
-                f"`repair` makes it again where that can be; else `delete-branch` removes branch '{self.branch}', "
-                "unless it is main now."
+            # One that is or was main is not deleted.
+            rest = (
+                "put the file back from a copy of the table's folder."
+                if self._was_ever_main()
+                else f"`delete-branch --name {self.branch}` removes the branch."
             )
+            hint = f"`repair` makes it again where that can be; else {rest}"
             raise CorruptTableError(error.message.removeprefix(f"{path}: "), path=path, hint=hint) from error
+
+    def _was_ever_main(self) -> bool:
+        """Whether a decision that can be read made the branch of this name main; True where that is not known."""
+        from anabranch.format.records.main_pointer import MAIN_PREFIX
+        from anabranch.kernel.log.main_pointer import find_pointer, numbers  # they stand on contexts
+
+        if self.main_generation is not None or self.known_as is not None:
+            return True
+        try:
+            found = [find_pointer(self, number) for number in numbers(self, MAIN_PREFIX)]
+        except AnabranchError:
+            return True
+        return any(pointer is not None and pointer.main.name == self.branch for pointer in found)
 
     def with_fork(self, fork: Fork | None) -> TableContext:
         """Return the same branch with `fork` as its fork record: to repair or delete one with an unreadable record."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from anabranch.errors import CorruptTableError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
 from anabranch.format.records.main_pointer import (
     MAIN_PREFIX,
@@ -84,8 +84,12 @@ def proposed_pointer(context: TableContext, generation: int) -> MainPointer | No
 
 
 def is_ever_replaced(context: TableContext) -> bool:
-    """Whether there is a record of a first replacement, decided or not; without one, main never moved."""
-    return context.storage.exists(_path(context, MAIN_PREFIX, 1))
+    """Whether there is a record of a first replacement, decided or not, or a folder in its place; without, main never moved."""
+    try:
+        context.storage.info(_path(context, MAIN_PREFIX, 1))
+    except NotFoundError as error:
+        return error.is_folder
+    return True
 
 
 def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | None:

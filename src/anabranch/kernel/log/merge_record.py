@@ -136,10 +136,16 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
     ]
     names = (info.path.rpartition("/")[2] for info in infos)
     noted = sorted(number for name in names if (number := numbered_id(name, NOTES_PREFIX)) is not None)
-    contents = each(lambda file: _content(branch, file[2]), sorted(found), at=branch.storage)
+
+    def content(file: tuple[int, bool, str]) -> bytes | None:
+        return tried(_named(branch, file[0]), lambda: _content(branch, file[2]), unread)
+
+    contents = each(content, sorted(found), at=branch.storage)
     records, ends = dict[int, MergeRecord](), dict[int, MergeEnd]()
     for (number, is_end, path), data in zip(sorted(found), contents, strict=True):
-        what = f"merge {number} of '{branch.title}'"
+        if data is None:
+            continue
+        what = _named(branch, number)
         if is_end:
             end = tried(what, partial(MergeEnd.from_json, data, path=path), unread)
             ends |= {} if end is None else {number: end}
@@ -147,6 +153,10 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
             record = tried(what, partial(MergeRecord.from_json, data, path=path), unread)
             records |= {} if record is None else {number: record}
     return MergeLog(records, ends, tuple(noted))
+
+
+def _named(branch: TableContext, number: int) -> str:
+    return f"merge {number} of '{branch.title}'"
 
 
 def _content(branch: TableContext, path: str) -> bytes:

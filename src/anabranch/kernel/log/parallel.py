@@ -25,7 +25,7 @@ from itertools import chain, islice
 from threading import Thread, local
 from typing import Final, Protocol, TypeVar
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CorruptTableError, StorageError
 from anabranch.storage.protocol import Storage
 
 T = TypeVar("T")
@@ -143,3 +143,9 @@ def tried(what: N, read: Callable[[], T], unread: Callable[[N, AnabranchError], 
             raise
         unread(what, error)
         return None
+
+
+def check_answered(error: AnabranchError) -> None:
+    """Raise the error of a store that did not answer: it tells nothing of a file, as one of damage does."""
+    if isinstance(error, StorageError) and not isinstance(error, CorruptTableError):
+        raise error

@@ -105,9 +105,9 @@ class SnapshotLog:
 
     def ids(self) -> list[int]:
         """All snapshot ids, ascending."""
-        return sorted(self._stored())
+        return sorted(self.stored())
 
-    def _stored(self) -> dict[int, int]:
+    def stored(self) -> dict[int, int]:
         """Return the time at which each snapshot was stored, by id."""
         infos = self._storage.list(self._layout.snapshot_folder)
         return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
@@ -166,7 +166,7 @@ class SnapshotLog:
 
     def _has_more_lists(self, found: Snapshot | None) -> bool:
         """Whether there are manifest lists that were stored after a snapshot."""
-        after = 0 if found is None else self._stored().get(found.id, 0)
+        after = 0 if found is None else self.stored().get(found.id, 0)
         own = () if found is None else (found.base_manifest_list, found.delta_manifest_list)
         return any(
             info.modified_millis >= after and name.startswith(LIST_PREFIX) and name not in own
@@ -245,7 +245,7 @@ class SnapshotLog:
 
     def _head_by_listing(self, hint: int | None) -> Snapshot | None:
         for _ in range(_LISTINGS):
-            stored = self._stored()
+            stored = self.stored()
             if not stored:
                 return None
             newest = self.find(max(stored))  # None if it was rolled back after the listing: look again

@@ -14,13 +14,14 @@ from anabranch.errors import (
     AnabranchError,
     CorruptTableError,
     NotFoundError,
-    StorageError,
+    UnreadableFileError,
     UnsupportedFeatureError,
 )
 from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, ORPHANS_FOLDER
 from anabranch.format.records.main_pointer import MAIN_PREFIX
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import check_answered
 from anabranch.kernel.log.seals import dropped_until
 
 
@@ -206,9 +207,8 @@ def tried(
         return read()
     except NotFoundError:
         return None
-    except StorageError:
-        raise
     except AnabranchError as error:
+        check_answered(error)
         path = path or getattr(error, "path", None) or ""
         if not any(p.path == path and p.kind == kind for p in found.problems):
             found.problems.append(Problem(kind, str(error.message), path, context.branch, **about))
@@ -269,3 +269,5 @@ def _content(context: TableContext, path: str) -> bytes | None:
         return context.storage.get(path)
     except NotFoundError:
         return None
+    except UnreadableFileError:
+        return b""

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.errors import AnabranchError, CorruptTableError, StorageError
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.snapshot import Snapshot
@@ -279,7 +279,15 @@ def _old_consumers(context: TableContext, ids: list[int], options: Mapping[str, 
     """Yield consumers that have not moved for long and keep snapshots that would have expired otherwise."""
     now = context.runtime.clock.now_millis()
     kept_for = max(SNAPSHOT_TIME_RETAINED.of(options), _CONSUMER_MILLIS)
-    for info in sorted(context.storage.list(context.layout.consumer_folder), key=lambda one: one.path):
+    folder = context.layout.consumer_folder
+    try:
+        infos = sorted(context.storage.list(folder), key=lambda one: one.path)
+    except StorageError as error:
+        if error.retryable:
+            raise
+        yield Finding(5, f"{error.message}, so nothing expires: {error.hint}", None)
+        return
+    for info in infos:
         name = consumer_id_of(info.path)
         if name is None or now - info.modified_millis <= kept_for:
             continue

@@ -45,6 +45,8 @@ def read_states(main: TableContext) -> Found:
     for one in contexts:
         is_main = one.branch == main.branch
         context, is_known = as_found(main, main if is_main else one, found.problems)
+        if is_main:
+            main = context  # with what its record said, as far as that follows from elsewhere
         if not is_known:
             _read_unknown(context, found)
             continue

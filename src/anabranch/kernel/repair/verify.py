@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from anabranch.errors import AnabranchError, StorageError
+from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import IDENTITY
 from anabranch.format.records.snapshot import CommitKind, Snapshot
@@ -20,6 +20,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.log.main_branch import main_as_far_as_known
+from anabranch.kernel.log.parallel import check_answered
 from anabranch.kernel.repair.found import Found, Kind, Problem, RefState
 from anabranch.kernel.repair.states import read_history, read_states
 from anabranch.kernel.scan.partitions import partition_text
@@ -201,9 +202,8 @@ class _Manifests:
             try:
                 state.context.schemas.get(key[1])
                 self._schemas[key] = True
-            except StorageError:
-                raise
             except AnabranchError as error:
+                check_answered(error)
                 self._schemas[key] = False
                 path = state.context.layout.schema_path(key[1])
                 self._note(
@@ -220,9 +220,8 @@ class _Manifests:
             return None
         try:
             return state.context.manifests.read_list(name)
-        except StorageError:
-            raise
         except AnabranchError as error:
+            check_answered(error)
             self._bad.add(name)
             self._damaged(state, name, error, "manifest list")
             return None
@@ -234,18 +233,15 @@ class _Manifests:
         manifests = state.context.manifests
         try:
             return manifests.entries(metas, only=_COLUMNS).df
-        except StorageError:
-            raise
-        except AnabranchError:
-            pass
+        except AnabranchError as error:
+            check_answered(error)
         readable = []
         for meta in metas:
             try:
                 manifests.entries([meta], only=_COLUMNS)
                 readable.append(meta)
-            except StorageError:
-                raise
             except AnabranchError as error:
+                check_answered(error)
                 self._bad.add(meta.file_name)
                 files = meta.num_added_files
                 self._damaged(state, meta.file_name, error, f"manifest of {files:,} files")
