@@ -37,6 +37,8 @@ class View:
 
 Columns = Mapping[str, Any]
 """Values by column: lists, Arrow arrays or Polars series."""
+Rows = Iterable[Sequence[Any]]
+"""Rows that have all columns."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class SystemTable:
     meaning: str
     ddl: str
     """Its columns, as SQL spells them."""
-    rows: Callable[[View], Columns]
-    """Makes the requested columns, and perhaps others."""
+    rows: Callable[[View], Columns | Rows]
+    """Makes rows with all columns; or by column those that are requested, and perhaps others."""
     of_a_moment: bool = False
     """Whether it can also be read as of a moment in the past."""
     parts: Callable[[View], Iterator[Columns]] | None = None
@@ -67,13 +69,16 @@ class SystemTable:
     def read(self, view: View, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows. Raises `SchemaError` for a column it does not have."""
         chosen = self._chosen(columns)
-        return arrow_table(chosen, self.rows(replace(view, columns=frozenset(f.name for f in chosen))))
+        made = self.rows(replace(view, columns=frozenset(f.name for f in chosen)))
+        return arrow_table(chosen, made if isinstance(made, Mapping) else by_column(self.fields, made))
 
     def read_parts(self, view: View, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows in parts, in the same order. Raises `SchemaError` for a column it does not have."""
+        if self.parts is None:
+            yield self.read(view, columns)
+            return
         chosen = self._chosen(columns)
-        asked = replace(view, columns=frozenset(f.name for f in chosen))
-        for part in [self.rows(asked)] if self.parts is None else self.parts(asked):
+        for part in self.parts(replace(view, columns=frozenset(f.name for f in chosen))):
             yield arrow_table(chosen, part)
 
     def _chosen(self, columns: Sequence[str] | None) -> tuple[Field, ...]:

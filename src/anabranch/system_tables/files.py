@@ -16,16 +16,12 @@ from anabranch.format.rows.partition_path import partition_label
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.scan.pruning import Statistics, partition_values, statistics_of_files
-from anabranch.system_tables.definition import Columns, SystemTable, View, by_column
+from anabranch.system_tables.definition import Columns, Rows, SystemTable, View
 
 _PART: Final = 50_000
 """Entries of manifests that are held at a time."""
 _STATISTICS = ("null_value_counts", "min_value_stats", "max_value_stats")
 _OF_STATISTICS = ("value_min", "value_max", "value_null_counts", "value_stats_cols")
-
-
-def _files(view: View) -> Columns:
-    return _columns_of(_live(view, _needed(view)), view)
 
 
 def _files_in_parts(view: View) -> Iterator[Columns]:
@@ -81,15 +77,15 @@ FILES = SystemTable(
     "max_sequence_number BIGINT, creation_time TIMESTAMP(3), deleteRowCount BIGINT, file_source STRING, "
     "first_row_id BIGINT, write_cols ARRAY<STRING>, total_buckets INT NOT NULL, "
     "extra_files ARRAY<STRING> NOT NULL",
-    _files,
+    lambda view: _columns_of(_live(view, _needed(view)), view),
     of_a_moment=True,
     parts=_files_in_parts,
 )
 
 
-def _manifests(view: View) -> Columns:
+def _manifests(view: View) -> Columns | Rows:
     if view.snapshot is None:
-        return by_column(MANIFESTS.fields, ())
+        return ()
     store = view.context.manifests
     base = store.read_list(view.snapshot.base_manifest_list)
     delta = store.read_list(view.snapshot.delta_manifest_list)
@@ -118,22 +114,14 @@ MANIFESTS = SystemTable(
 )
 
 
-def _partitions(view: View) -> Columns:
-    return _grouped(view, "partition")
-
-
 PARTITIONS = SystemTable(
     "partitions",
     "Partitions with live files.",
     "partition STRING NOT NULL, record_count BIGINT NOT NULL, file_size_in_bytes BIGINT NOT NULL, "
     "file_count BIGINT NOT NULL, last_update_time TIMESTAMP(3), total_buckets INT NOT NULL",
-    _partitions,
+    lambda view: _grouped(view, "partition"),
     of_a_moment=True,
 )
-
-
-def _buckets(view: View) -> Columns:
-    return _grouped(view, "partition", "bucket")
 
 
 BUCKETS = SystemTable(
@@ -142,7 +130,7 @@ BUCKETS = SystemTable(
     "partition STRING NOT NULL, bucket INT NOT NULL, record_count BIGINT NOT NULL, "
     "file_size_in_bytes BIGINT NOT NULL, file_count BIGINT NOT NULL, last_update_time TIMESTAMP(3), "
     "total_buckets INT NOT NULL",
-    _buckets,
+    lambda view: _grouped(view, "partition", "bucket"),
     of_a_moment=True,
 )
 

@@ -14,7 +14,7 @@ from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
 from anabranch.lineage.store import names_of
-from anabranch.system_tables.definition import Columns, SystemTable, View, as_json, by_column
+from anabranch.system_tables.definition import Rows, SystemTable, View, as_json
 
 
 def _history(view: View) -> list[Snapshot]:
@@ -36,19 +36,16 @@ def _history(view: View) -> list[Snapshot]:
     return history
 
 
-def _snapshots(view: View) -> Columns:
-    return by_column(
-        SNAPSHOTS.fields,
+def _snapshots(view: View) -> Rows:
+    return (
         (
-            (
-                *(s.id, s.schema_id, s.commit_user, s.commit_identifier, s.commit_kind.value, s.time_millis),
-                *(s.base_manifest_list, s.delta_manifest_list, s.changelog_manifest_list),
-                *(s.total_record_count, s.delta_record_count, s.changelog_record_count),
-                *(s.watermark, s.next_row_id, s.operation, s.writer_version),
-                *(s.stamp, as_json(dict(s.properties))),
-            )
-            for s in _history(view)
-        ),
+            *(s.id, s.schema_id, s.commit_user, s.commit_identifier, s.commit_kind.value, s.time_millis),
+            *(s.base_manifest_list, s.delta_manifest_list, s.changelog_manifest_list),
+            *(s.total_record_count, s.delta_record_count, s.changelog_record_count),
+            *(s.watermark, s.next_row_id, s.operation, s.writer_version),
+            *(s.stamp, as_json(dict(s.properties))),
+        )
+        for s in _history(view)
     )
 
 
@@ -66,10 +63,10 @@ SNAPSHOTS = SystemTable(
 )
 
 
-def _schemas(view: View) -> Columns:
+def _schemas(view: View) -> Rows:
     log = view.context.schemas
     ids = [number for number in log.ids() if number <= view.schema.id]
-    return by_column(SCHEMAS.fields, (_schema_row(schema) for schema in each(log.get, ids)))
+    return (_schema_row(schema) for schema in each(log.get, ids))
 
 
 def _schema_row(schema: TableSchema) -> tuple[Any, ...]:
@@ -93,21 +90,13 @@ SCHEMAS = SystemTable(
 )
 
 
-def _options(view: View) -> Columns:
-    return by_column(OPTIONS.fields, sorted(view.schema.options.items()))
-
-
 OPTIONS = SystemTable(
     "options",
     "Options that are set in the table; others have their defaults.",
     "key STRING NOT NULL, value STRING NOT NULL",
-    _options,
+    lambda view: sorted(view.schema.options.items()),
     of_a_moment=True,
 )
-
-
-def _lineage(view: View) -> Columns:
-    return by_column(LINEAGE.fields, (row for s in _history(view) for row in _lineage_rows(view, s)))
 
 
 def _lineage_rows(view: View, snapshot: Snapshot) -> Iterator[tuple[Any, ...]]:
@@ -154,6 +143,6 @@ LINEAGE = SystemTable(
     "application STRING, query STRING, batch BIGINT, input_kind STRING, input_name STRING, input_table STRING, "
     "input_branch STRING, input_after BIGINT, input_through BIGINT, input_from STRING, input_to STRING, "
     "problems STRING NOT NULL",
-    _lineage,
+    lambda view: (row for s in _history(view) for row in _lineage_rows(view, s)),
     of_a_moment=True,
 )

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from anabranch.lineage.index import IndexStore
 
 
-# System tables of a whole warehouse about lineage: ``sys.jobs``, ``sys.table_lineage``, ``sys.snapshot_lineage``.
-#
-# They cover all commits known to lineage, including expired ones and those of deleted branches.
-
 _TIME = "TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL"
 
 

@@ -10,22 +10,19 @@ from anabranch.kernel.log.consumers import consumer_lags
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.ref_log import find_tags, is_internal, savepoints, tag_names
 from anabranch.lineage.only_on_main import only_on_main
-from anabranch.system_tables.definition import Columns, SystemTable, View, as_json, by_column
+from anabranch.system_tables.definition import Rows, SystemTable, View, as_json
 
 
-def _tags(view: View) -> Columns:
+def _tags(view: View) -> Rows:
     context = view.context
     visible = [name for name in tag_names(context) if not is_internal(name)]
-    return by_column(
-        TAGS.fields,
+    return (
         (
-            (
-                *(tag.name, tag.snapshot.id, tag.snapshot.schema_id, tag.snapshot.time_millis),
-                *(tag.snapshot.total_record_count, tag.create_time, _duration(tag.time_retained)),
-                tag.snapshot.stamp,
-            )
-            for tag in find_tags(context, visible)
-        ),
+            *(tag.name, tag.snapshot.id, tag.snapshot.schema_id, tag.snapshot.time_millis),
+            *(tag.snapshot.total_record_count, tag.create_time, _duration(tag.time_retained)),
+            tag.snapshot.stamp,
+        )
+        for tag in find_tags(context, visible)
     )
 
 
@@ -39,13 +36,10 @@ TAGS = SystemTable(
 )
 
 
-def _savepoints(view: View) -> Columns:
-    return by_column(
-        SAVEPOINTS.fields,
-        (
-            (s.id, s.saved_snapshot_id, s.schema_id, s.save_time, s.record_count, s.full_manifest_list)
-            for s in savepoints(view.context)
-        ),
+def _savepoints(view: View) -> Rows:
+    return (
+        (s.id, s.saved_snapshot_id, s.schema_id, s.save_time, s.record_count, s.full_manifest_list)
+        for s in savepoints(view.context)
     )
 
 
@@ -58,10 +52,10 @@ SAVEPOINTS = SystemTable(
 )
 
 
-def _branches(view: View) -> Columns:
+def _branches(view: View) -> Rows:
     gaps = only_on_main if "only_on_main" in view.columns else None
     _, *others = branch_infos(main_of(view.context), gaps)
-    return by_column(BRANCHES.fields, (_branch_row(view, info) for info in others))
+    return (_branch_row(view, info) for info in others)
 
 
 def _branch_row(view: View, info: BranchInfo) -> tuple[Any, ...]:
@@ -90,19 +84,16 @@ BRANCHES = SystemTable(
 )
 
 
-def _only_on_main(view: View) -> Columns:
+def _only_on_main(view: View) -> Rows:
     _, *others = branch_infos(main_of(view.context), only_on_main)
-    return by_column(
-        ONLY_ON_MAIN.fields,
+    return (
         (
-            (
-                *(info.name, info.uuid, job.job, commit.snapshot, commit.time_millis, commit.rows),
-                *(commit.reason, job.bring),
-            )
-            for info in others
-            for job in info.only_on_main
-            for commit in job.commits
-        ),
+            *(info.name, info.uuid, job.job, commit.snapshot, commit.time_millis, commit.rows),
+            *(commit.reason, job.bring),
+        )
+        for info in others
+        for job in info.only_on_main
+        for commit in job.commits
     )
 
 
@@ -115,13 +106,10 @@ ONLY_ON_MAIN = SystemTable(
 )
 
 
-def _consumers(view: View) -> Columns:
-    return by_column(
-        CONSUMERS.fields,
-        (
-            (lag.name, lag.next_snapshot, lag.modified_millis, lag.snapshots, lag.rows, lag.millis)
-            for lag in consumer_lags(view.context)
-        ),
+def _consumers(view: View) -> Rows:
+    return (
+        (lag.name, lag.next_snapshot, lag.modified_millis, lag.snapshots, lag.rows, lag.millis)
+        for lag in consumer_lags(view.context)
     )
 
 
@@ -146,16 +134,13 @@ def _duration(millis: int | None) -> str | None:
     return "PT" + "".join(text for text, shown in parts if shown)
 
 
-def _branches_log(view: View) -> Columns:
-    return by_column(
-        BRANCHES_LOG.fields,
+def _branches_log(view: View) -> Rows:
+    return (
         (
-            (
-                *(o.time_millis, o.operation, o.branch, o.branch_uuid, o.snapshot_id, o.main_snapshot_id),
-                *(o.by, as_json(dict(o.details))),
-            )
-            for o in operations(view.context)
-        ),
+            *(o.time_millis, o.operation, o.branch, o.branch_uuid, o.snapshot_id, o.main_snapshot_id),
+            *(o.by, as_json(dict(o.details))),
+        )
+        for o in operations(view.context)
     )
 
 
