@@ -8,7 +8,7 @@ from anabranch.lazy import lazy_names
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
-    from anabranch.audit.verdict import Verdict
+    from anabranch.audit.run import Verdict
     from anabranch.compare import Diff
     from anabranch.duck import duckdb
     from anabranch.expr import col
@@ -77,7 +77,7 @@ _HOMES = {
     "Table": "anabranch.table",
     "TableSchema": "anabranch.format.schema.table_schema",
     "Tag": "anabranch.format.records.refs",
-    "Verdict": "anabranch.audit.verdict",
+    "Verdict": "anabranch.audit.run",
     "col": "anabranch.expr",
     "connect": "anabranch.lake",
     "duckdb": "anabranch.duck",

@@ -11,7 +11,7 @@ import pytest
 import anabranch
 from anabranch.audit import Checks
 from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError
-from anabranch.kernel.commit.audit_gate import check_audited
+from anabranch.kernel.commit.gates import check_audited
 from anabranch.kernel.log.audit_log import audits
 from anabranch.kernel.log.context import TableContext
 from anabranch.runtime import Runtime

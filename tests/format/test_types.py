@@ -18,7 +18,7 @@ from anabranch.format.types.arrow_types import (
     to_arrow_schema,
     to_arrow_type,
 )
-from anabranch.format.types.field_ids import SYSTEM_FIELD_IDS_START, assign_field_ids
+from anabranch.format.types.field_tree import SYSTEM_FIELD_IDS_START, assign_field_ids
 from anabranch.format.types.grammar import MAX_DEPTH, parse_sql_type, parse_type, type_to_json
 
 from .schema_values import ATOMIC_TYPES, JSON_VALUES, NAMES, TYPES, attempt, deep_json

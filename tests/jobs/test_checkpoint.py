@@ -10,7 +10,7 @@ import pytest
 from anabranch.errors import CorruptTableError
 from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
 from anabranch.jobs.code import code_version
-from anabranch.spark.context.temporary import remove_abandoned
+from anabranch.spark.context.notices import remove_abandoned
 from anabranch.storage.open import open_storage
 
 FIRST = Beginning("clean", "t", "b", "good", 3, "s", {"raw": {"scan.start-offset": "{}"}})

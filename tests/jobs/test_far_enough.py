@@ -6,7 +6,7 @@ import pytest
 
 import anabranch
 from anabranch.jobs.source import stream
-from anabranch.jobs.state.far_enough import Since, far_enough
+from anabranch.jobs.state.origins import Since, far_enough
 from anabranch.jobs.state.reach import Reach, reach_in
 from anabranch.streaming.offsets import BEGINNING, Position
 

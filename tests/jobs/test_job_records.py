@@ -11,8 +11,7 @@ import anabranch
 from anabranch.cli.main import run
 from anabranch.jobs.board import Board, JobRecord
 from anabranch.jobs.lease import Wanted, take
-from anabranch.jobs.process import Process
-from anabranch.jobs.status import Activity, JobStatus, State
+from anabranch.jobs.status import Activity, JobStatus, Process, State
 from anabranch.storage.open import open_storage
 from tests.support.tables import make_table, rows
 

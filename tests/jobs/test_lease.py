@@ -11,8 +11,7 @@ import pytest
 from anabranch.errors import JobTakenError, OptionError, StorageError, UnsupportedFeatureError
 from anabranch.jobs.board import KEPT_MILLIS, SILENCE_SECONDS, Board, JobRecord
 from anabranch.jobs.lease import Wanted, take
-from anabranch.jobs.process import Process
-from anabranch.jobs.status import JobStatus, State
+from anabranch.jobs.status import JobStatus, Process, State
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage
 from tests.jobs.supervising import Story, Time, failing
@@ -83,7 +82,7 @@ def test_a_process_that_was_killed_holds_nothing(board):
         [
             sys.executable,
             "-c",
-            "from anabranch.jobs.process import Process; print(repr(Process.own()), flush=True); input()",
+            "from anabranch.jobs.status import Process; print(repr(Process.own()), flush=True); input()",
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

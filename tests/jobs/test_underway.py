@@ -8,8 +8,7 @@ import pytest
 import anabranch
 from anabranch.errors import JobTakenError, StorageError, UnsupportedFeatureError
 from anabranch.jobs.board import SILENCE_SECONDS, Board, JobRecord
-from anabranch.jobs.process import Process
-from anabranch.jobs.status import JobStatus, State
+from anabranch.jobs.status import JobStatus, Process, State
 from anabranch.jobs.underway import FOLDER, Correction, carried_out, underway
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.memory import MemoryStorage

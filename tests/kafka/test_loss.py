@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from anabranch.errors import NotFoundError, StorageError
+from anabranch.jobs.source import check_kept, check_rereadable
 from anabranch.jobs.source import topic as topic_source
-from anabranch.jobs.topics import check_kept, check_rereadable
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.offsets import OffsetRange, TopicPartition
 from anabranch.kafka.options import settings_of

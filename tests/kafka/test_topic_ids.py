@@ -5,8 +5,8 @@ import json
 import pytest
 
 from anabranch.errors import NotFoundError
+from anabranch.jobs.source import check_kept, check_rereadable
 from anabranch.jobs.source import topic as topic_source
-from anabranch.jobs.topics import check_kept, check_rereadable
 from anabranch.kafka import fetch
 from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between
 from tests.support.broker import broker_with_ids

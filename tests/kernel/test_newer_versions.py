@@ -16,9 +16,8 @@ from anabranch.kernel.log.field_ids import block_owner
 from anabranch.kernel.log.ledger import hand_over, tidy
 from anabranch.kernel.provenance.job_states import JobState, KeptState, job_states, record_job_state
 from anabranch.lineage.model import LineageEntry
-from anabranch.lineage.openlineage.cursor import load_cursor
-from anabranch.streaming.begun import BegunState
-from anabranch.streaming.sink_identity import SinkIdentity
+from anabranch.lineage.openlineage.transport import load_cursor
+from anabranch.streaming.sink_identity import BegunState, SinkIdentity
 from tests.support.tables import make_table, rows, written
 
 NEWER = "written by a newer version of Anabranch"

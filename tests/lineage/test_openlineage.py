@@ -24,11 +24,10 @@ from anabranch.lineage.model import (
     SourceInput,
     TableInput,
 )
-from anabranch.lineage.openlineage.cursor import load_cursor
 from anabranch.lineage.openlineage.events import Windows, commit_run
 from anabranch.lineage.openlineage.export import Exporter, ExportOptions
-from anabranch.lineage.openlineage.naming import Name, Naming, of_location
-from anabranch.lineage.openlineage.transport import open_destination
+from anabranch.lineage.openlineage.facets import Name, Naming, of_location
+from anabranch.lineage.openlineage.transport import load_cursor, open_destination
 from anabranch.storage.open import open_storage
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.support.chance import Chance

@@ -31,7 +31,7 @@ from anabranch.format.text.names import check_database_name
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_main_readable
+from anabranch.kernel.log.lost_pointers import check_main_readable
 from anabranch.kernel.log.main_branch import as_main, main_as_far_as_known, main_of
 from anabranch.kernel.log.main_pointer import is_ever_replaced
 from anabranch.kernel.log.parallel import reading

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.console import Console
+from rich.table import Table as TextTable
 
 from anabranch.demo import source
 from anabranch.demo.jobs import DAYS_LATE, KM_PER_MILE, LONG_KM
 from anabranch.demo.kafka import complete_hours, found_hours
-from anabranch.demo.questions import STRONG_WIND
+from anabranch.demo.questions import STRONG_WIND, WINDY, QuestionRows
 from anabranch.lake import Lake
+
+if TYPE_CHECKING:
+    from anabranch.demo.story import DemoResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +155,48 @@ def _sum(column: pa.ChunkedArray) -> float:
 
 def _max(column: pa.ChunkedArray) -> float:
     return float(pc.max(column).as_py() or 0)
+
+
+def show(result: DemoResult, console: Console) -> None:
+    """Print answers, facts, and where to look further."""
+    console.print("\n[bold]6. Ask, in Spark SQL[/bold]")
+    for answer in result.answers:
+        # Above a narrow table, not as its title, which would be broken into lines as narrow.
+        console.print(f"\n{answer.statement}", style="cyan", markup=False, highlight=False, soft_wrap=True)
+        console.print(_answer_table(answer))
+    console.print()
+    console.print(_fact_table("when the mistake was there", result.wrong, "[yellow]wrong[/yellow]"))
+    console.print()
+    console.print(_fact_table("checked against the source, in the end", result.facts, "[red]WRONG[/red]"))
+    verdict = (
+        "[green]corrected under a running stream: every row is right and there exactly once[/green]"
+        if result.correct
+        else "[red]rows differ[/red]"
+    )
+    console.print(f"\n{verdict}, in {result.seconds:.0f} s. Look further:", soft_wrap=True)
+    for command in (
+        "lineage jobs --format tree",
+        "branches demo.delays",
+        f'explain demo.delays --filter "{WINDY}"',
+        'sql "SELECT month, count(*) FROM demo.long_hauls GROUP BY month"',
+    ):
+        console.print(f"  anabranch -w {result.warehouse} {command}", soft_wrap=True)
+
+
+def _fact_table(title: str, facts: tuple[Fact, ...], otherwise: str) -> TextTable:
+    shown = TextTable(title=title, title_justify="left", box=None)
+    for heading in ("fact", "expected", "found", ""):
+        shown.add_column(heading, justify="left" if heading in ("fact", "") else "right")
+    for fact in facts:
+        mark = "[green]equal[/green]" if fact.holds else otherwise
+        shown.add_row(fact.what, f"{fact.expected:,.0f}", f"{fact.found:,.0f}", mark)
+    return shown
+
+
+def _answer_table(answer: QuestionRows) -> TextTable:
+    shown = TextTable(box=None)
+    for name in answer.columns:
+        shown.add_column(name)
+    for row in answer.rows:
+        shown.add_row(*("" if value is None else str(value) for value in row))
+    return shown

@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from anabranch.demo import facts, jobs, source
-from anabranch.demo.facts import Fact
+from anabranch.demo.facts import Fact, show
 from anabranch.demo.kafka import TOPIC, Airports, FlightFeed, complete_hours
 from anabranch.demo.questions import ALL, GOOD, LATE_IN_WIND, QuestionRows, ask
-from anabranch.demo.show import show
 from anabranch.demo.tables import prepare
 from anabranch.demo.terminal import Program, Terminal
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError

@@ -11,9 +11,7 @@ DuckDB's functions and types are its own; statements that write, and streams, ar
 
 from __future__ import annotations
 
-from anabranch.duck.answers import duckdb, sql
-from anabranch.duck.rows import SqlRows
-from anabranch.duck.statements import is_read
-from anabranch.duck.words import statements_of
+from anabranch.duck.answers import SqlRows, duckdb, sql
+from anabranch.duck.statements import is_read, statements_of
 
 __all__ = ["SqlRows", "duckdb", "is_read", "sql", "statements_of"]

@@ -6,16 +6,17 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import Identifier
-from anabranch.duck.moments import (
+from anabranch.duck.statements import (
     DEFAULT,
+    Word,
     end_of_name,
     follows_from,
     is_alias,
     may_be_alias,
     moment_at,
     needs_quotes,
+    quoted,
 )
-from anabranch.duck.words import Word, quoted
 from anabranch.errors import (
     AnabranchError,
     InvalidNameError,

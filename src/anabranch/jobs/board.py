@@ -17,8 +17,7 @@ from typing import Any, Final, Self
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.text.json_object import check_version
-from anabranch.jobs.process import UNKNOWN, Process, of_kind
-from anabranch.jobs.status import Activity, JobStatus, State
+from anabranch.jobs.status import UNKNOWN, Activity, JobStatus, Process, State, of_kind
 from anabranch.jobs.supervise import Ask
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.names import temporary_name

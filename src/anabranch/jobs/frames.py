@@ -12,8 +12,7 @@ from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.rows.partition_path import parse_partition
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Prepared
-from anabranch.jobs.source import Source
-from anabranch.jobs.topics import STARTING_OFFSETS, with_new_partitions
+from anabranch.jobs.source import STARTING_OFFSETS, Source, with_new_partitions
 from anabranch.jobs.trigger import Trigger
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.lineage.recording import Gathered, JobRun, gathering, unknown_rows

@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 
 from anabranch.errors import AnabranchError, JobTakenError, StorageError
 from anabranch.jobs.board import BEAT_SECONDS, SILENCE_SECONDS, Board, JobRecord
-from anabranch.jobs.process import Process
-from anabranch.jobs.status import JobStatus, State
+from anabranch.jobs.status import JobStatus, Process, State
 from anabranch.jobs.supervise import Ask
 
 _LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.spark.context.temporary import folder_of_process, remove_abandoned
+from anabranch.spark.context.notices import folder_of_process, remove_abandoned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

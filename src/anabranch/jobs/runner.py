@@ -19,13 +19,13 @@ from anabranch.jobs.job import Job
 from anabranch.jobs.pins import SourcePins
 from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
 from anabranch.jobs.queries import RunningBatch, RunningQuery
+from anabranch.jobs.source import check_kept
 from anabranch.jobs.starts import resumed
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
 from anabranch.jobs.state.operators import operators_of
 from anabranch.jobs.state.settle import settle
 from anabranch.jobs.task import RunningTask
-from anabranch.jobs.topics import check_kept
 from anabranch.jobs.trigger import Schedule
 from anabranch.runtime import Runtime
 from anabranch.spark.deploy.executors import check_shared

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import JobTakenError
 from anabranch.jobs.board import Board
 from anabranch.jobs.lease import Wanted, take
-from anabranch.jobs.process import Process
 from anabranch.jobs.records import is_long
-from anabranch.jobs.status import JobStatus, State
+from anabranch.jobs.status import JobStatus, Process, State
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.open import open_storage
 

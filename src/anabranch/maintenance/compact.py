@@ -16,7 +16,7 @@ from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.compaction.planning import plan_full, plan_minor
 from anabranch.kernel.compaction.selection import Partitions, live_files, select_idle, select_partitions
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_writable
+from anabranch.kernel.log.lost_pointers import check_snapshot_writable
 from anabranch.maintenance.rewrites import RewriteOutcome, carry_out, writable_schema
 
 _ROUNDS: Final = 6

@@ -10,10 +10,9 @@ from anabranch.format.records.layout import ORPHANS_FOLDER, snapshot_id_of
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import is_main_known, main_as_far_as_known
-from anabranch.kernel.repair.changed_bit import plan_bits
 from anabranch.kernel.repair.found import Act, Kind, Problem, RepairStep
 from anabranch.kernel.repair.main_gone import plan_main
-from anabranch.kernel.repair.mend_records import plan_forks, plan_records
+from anabranch.kernel.repair.mend_records import plan_bits, plan_forks, plan_records
 from anabranch.kernel.repair.mend_refs import plan_refs, plan_schemas
 from anabranch.kernel.repair.pointers import plan_pointers
 from anabranch.kernel.repair.repair import (

@@ -23,7 +23,7 @@ from anabranch.kernel.actions.compact import Compact
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.commit_message import CommitMessage, CompactionTask, Rewrite
 from anabranch.kernel.commit.conflicts import outdated
-from anabranch.kernel.commit.fence_check import apart
+from anabranch.kernel.commit.gates import apart
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
 from anabranch.options import FILE_FORMAT

@@ -17,8 +17,7 @@ from anabranch.format.text.names import name_list
 from anabranch.format.types.data_types import ArrayType, MapType, MultisetType, RowType
 from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
 from anabranch.kernel.compaction.planning import plan_sort
-from anabranch.kernel.compaction.repeated import made_before
-from anabranch.kernel.compaction.selection import Partitions, select_partitions
+from anabranch.kernel.compaction.selection import Partitions, made_before, select_partitions
 from anabranch.kernel.log.context import TableContext
 from anabranch.maintenance.compact import CompactionResult, newest_files
 from anabranch.maintenance.rewrites import RewriteOutcome, carry_out, write_context

@@ -29,7 +29,7 @@ from anabranch.format.records.main_pointer import MainPointer, former_main_name
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.main_branch import as_main, main_by_uuid, succession
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.seals import is_replaced_by

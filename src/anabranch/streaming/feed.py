@@ -25,7 +25,7 @@ from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.properties import EXPIRED_PARTITIONS_PROPERTY
 from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.kernel.scan.partitions import in_order_of_values

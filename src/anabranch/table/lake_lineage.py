@@ -21,8 +21,8 @@ from anabranch.storage.open import open_storage
 
 if TYPE_CHECKING:
     from anabranch.lineage.index import CaughtUp, LineageIndex
-    from anabranch.lineage.openlineage.cursor import Cursor
     from anabranch.lineage.openlineage.export import Exported
+    from anabranch.lineage.openlineage.transport import Cursor
 
 
 class LakeLineage:
@@ -151,7 +151,7 @@ def send(
 
 
 def _cursor(catalog: FilesystemCatalog, to: str, file: str | None) -> Cursor:
-    from anabranch.lineage.openlineage.cursor import load_cursor
+    from anabranch.lineage.openlineage.transport import load_cursor
 
     if file is not None:
         path = Path(file).absolute()

@@ -21,10 +21,9 @@ from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.time_travel import at_watermark
 from anabranch.options import BRANCH
 from anabranch.table.branching import BranchMethods
-from anabranch.table.comparing import CompareMethods
 from anabranch.table.lineage import LineageMethods
 from anabranch.table.maintenance import MaintenanceMethods
-from anabranch.table.publishing import PublishMethods
+from anabranch.table.publishing import CompareMethods, PublishMethods
 from anabranch.table.reading import ReadMethods
 from anabranch.table.replacing import ReplaceMethods
 from anabranch.table.tags import TagMethods

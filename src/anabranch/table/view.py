@@ -13,7 +13,7 @@ from anabranch.format.schema.support import check_readable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.branch_log import branch_names, check_still_there
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.moment import Moment
 from anabranch.kernel.log.parallel import reading

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from anabranch import duck
-from anabranch.duck.words import words_of
+from anabranch.duck.statements import words_of
 from anabranch.errors import AnabranchError, SqlError
 from anabranch.jobs.local_spark import local_spark
 from anabranch.lake import Lake, connect

@@ -1,4 +1,4 @@
-"""The records of a branch: how it began, and what remains of a deleted one."""
+"""The records of a branch: how it began, its audits, and what remains of a deleted one."""
 
 from __future__ import annotations
 
@@ -84,3 +84,50 @@ def operations_from_json(data: bytes, *, path: str) -> tuple[BranchOperation, ..
     content = JsonObject.parse(data, path=path)
     content.version(_VERSION)
     return tuple(BranchOperation.from_dict(item, where=path) for item in content.items("operations"))
+
+
+# The record of one audit of a branch: ``AUDIT-<n>`` in the branch's folder, write-once. Other engines ignore it.
+#
+# Main has its records beside the folders of the branches, ``branch/AUDIT-<n>``, as long as it lies in the table's own
+# folder.
+
+AUDIT_PREFIX = "AUDIT-"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult(JsonRecord):
+    """Result of one check."""
+
+    name: str
+    kind: str
+    """``row_count``, ``not_null``, ... as the file of checks calls it."""
+    passed: bool
+    expected: str
+    found: str
+    blocking: bool = True
+    """Whether the audit fails with it; a check of severity ``warn`` only tells."""
+    offending: int | None = None
+    """Rows that are not as they should be, or keys that are missing; None for a check of another kind."""
+    sample: tuple[Mapping[str, Any], ...] = ()
+    """Some of these rows, by column, as JSON has values."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord(JsonFile):
+    """Record of an audit: the checks made at one head of a branch, and the findings."""
+
+    name: str
+    """Of the set of checks; gates ask by it."""
+    snapshot: SnapshotRef
+    """The head that was looked at: branch uuid, id and stamp."""
+    schema_id: Annotated[int, Stored(minimum=0)]
+    """Newest schema of the branch then."""
+    passed: bool
+    checks: tuple[CheckResult, ...]
+    digest: str
+    """SHA-256 of the text of the checks, 64 hex digits."""
+    created_millis: int
+    """Epoch milliseconds."""
+    created_by: str | None = None
+    against: SnapshotRef | None = None
+    """What it was compared with: main's head, or what the branch began with. None for an audit of main."""

@@ -19,8 +19,8 @@ from anabranch.format.schema.table_schema import NEWEST_VERSION, TableSchema
 from anabranch.format.schema.watermark import EXPRESSION, ROWTIME
 from anabranch.format.text.names import check_column_name
 from anabranch.format.types.data_types import DataType, Field, VarCharType
-from anabranch.format.types.field_ids import UNASSIGNED_ID, assign_field_ids
 from anabranch.format.types.field_tree import (
+    UNASSIGNED_ID,
     After,
     Before,
     Fields,
@@ -28,6 +28,7 @@ from anabranch.format.types.field_tree import (
     Last,
     Path,
     Position,
+    assign_field_ids,
     edit_siblings,
     edit_type,
     enclosing_id,

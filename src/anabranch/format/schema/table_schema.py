@@ -25,7 +25,7 @@ from anabranch.format.schema.support import check_readable, check_writable, has_
 from anabranch.format.schema.watermark import check_watermark, watermark_settled
 from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.format.types.data_types import DataType, Field, RowType, is_atomic, walk_fields
-from anabranch.format.types.field_ids import assign_field_ids
+from anabranch.format.types.field_tree import assign_field_ids
 from anabranch.format.types.grammar import MAX_FIELD_ID, field_to_json, inner_types, parse_fields
 from anabranch.options import BUCKET, BUCKET_KEY, COMPACTION_MAX_FILE_NUM, FILE_FORMAT, check_options
 

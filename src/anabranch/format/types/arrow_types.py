@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.errors import SchemaError
 from anabranch.format.types import data_types as t
-from anabranch.format.types.field_ids import UNASSIGNED_ID, assign_field_ids
+from anabranch.format.types.field_tree import UNASSIGNED_ID, assign_field_ids
 from anabranch.format.types.grammar import MAX_DEPTH
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import InvalidInputError
-from anabranch.jobs.topics import STARTING_OFFSETS
+from anabranch.jobs.source import STARTING_OFFSETS
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.spark.context.options import CHECKPOINT

@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
+from anabranch.jobs.source import STARTING_OFFSETS
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
 from anabranch.jobs.state.closing import closing_watermark, without_rows
-from anabranch.jobs.state.far_enough import Since
 from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators
-from anabranch.jobs.state.origins import origins
+from anabranch.jobs.state.origins import Since, origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.reach import reach_of
 from anabranch.jobs.state.rebuild import first_batch, next_batch
-from anabranch.jobs.topics import STARTING_OFFSETS
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.provenance.job_states import job_states
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.runtime import SYSTEM
-from anabranch.streaming.begun import BegunState, begun_state, record_begun_state
 from anabranch.streaming.offsets import Offset, Position, is_offset
+from anabranch.streaming.sink_identity import BegunState, begun_state, record_begun_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,7 @@ from anabranch.format.schema.change import SchemaChange, apply_changes, meant_id
 from anabranch.format.schema.diff import changes_between
 from anabranch.format.schema.support import check_writable
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.types.field_ids import shift_field_ids
+from anabranch.format.types.field_tree import shift_field_ids
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.in_history import keep_placement
 from anabranch.kernel.log.context import TableContext, delete_exactly

@@ -16,7 +16,7 @@ from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import Rewrite
 from anabranch.kernel.commit.conflicts import gone_conflict, order_conflict
-from anabranch.kernel.commit.fence_check import fence_conflict
+from anabranch.kernel.commit.gates import fence_conflict
 from anabranch.kernel.log.properties import REWRITE_PROPERTY
 
 

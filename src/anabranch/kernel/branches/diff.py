@@ -21,7 +21,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.scan.partitions import partition_text

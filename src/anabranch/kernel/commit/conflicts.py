@@ -44,7 +44,7 @@ from anabranch.format.types.data_types import Field
 from anabranch.format.types.widening import is_wider
 from anabranch.kernel.commit.base import Base, Change, Conflict
 from anabranch.kernel.commit.commit_message import CommitMessage, Rewrite
-from anabranch.kernel.commit.fence_check import crossing
+from anabranch.kernel.commit.gates import crossing
 from anabranch.kernel.commit.in_history import placement_conflict
 from anabranch.kernel.commit.order import bucket_counts
 from anabranch.kernel.log.field_ids import begins_block

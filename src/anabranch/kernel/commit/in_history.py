@@ -16,10 +16,9 @@ from anabranch.format.schema.option_change import differing_placement
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base, Conflict
 from anabranch.kernel.commit.leftovers import displace, take_over
-from anabranch.kernel.log.chain import has_taken_over
 from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, PARENT_PROPERTY
-from anabranch.kernel.log.removals import record_removal
+from anabranch.kernel.log.removals import has_taken_over, record_removal
 from anabranch.kernel.log.seals import check_open
 
 _LOG = logging.getLogger(__name__)

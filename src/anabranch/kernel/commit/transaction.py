@@ -43,8 +43,8 @@ from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
 from anabranch.kernel.commit.watermark import Claim
 from anabranch.kernel.log.branch_log import check_still_there
 from anabranch.kernel.log.context import TableContext, delete_snapshot
-from anabranch.kernel.log.guards import check_snapshot_writable
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
+from anabranch.kernel.log.lost_pointers import check_snapshot_writable
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.seals import check_open
 from anabranch.options import (

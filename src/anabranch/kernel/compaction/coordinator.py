@@ -34,7 +34,7 @@ from anabranch.kernel.compaction.packing import PackingLimits
 from anabranch.kernel.compaction.planning import PLAN_COLUMNS, plan_full, plan_minor, plan_rest
 from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_writable
+from anabranch.kernel.log.lost_pointers import check_snapshot_writable
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.kernel.provenance.fence import FENCE, fenced
 from anabranch.kernel.scan.request import check_supported

@@ -52,8 +52,8 @@ from anabranch.kernel.log.archive import archive
 from anabranch.kernel.log.archive import tidy as tidy_archive
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext, delete_snapshot
-from anabranch.kernel.log.guards import check_main_readable
 from anabranch.kernel.log.ledger import hand_over, tidy
+from anabranch.kernel.log.lost_pointers import check_main_readable
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.provenance.carry import carry_over

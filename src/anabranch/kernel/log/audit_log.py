@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.format.records.audit import AUDIT_PREFIX, AuditRecord
+from anabranch.format.records.fork import AUDIT_PREFIX, AuditRecord
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import OnUnread, each, tried

@@ -27,8 +27,8 @@ from anabranch.errors import (
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.text.json_object import check_version
-from anabranch.kernel.log.chain import is_built_on
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.removals import is_built_on
 
 _MANY_PAGES = 16
 _READS = 8

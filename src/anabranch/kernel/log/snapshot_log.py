@@ -6,7 +6,7 @@ from them is checked against the snapshot files, and a listing decides when they
 Consecutive ids do not prove a history. A writer that was paused during a rollback may put its
 snapshot above the newest and die, or may be of another engine that does not check. Once numbering reached it, it would
 hide later commits and restore what was rolled back. So going up, every snapshot must be built on the one
-before (`anabranch.kernel.log.chain`), and destructive rollbacks record what they remove (`removed-...` in the archive's
+before (`anabranch.kernel.log.removals`), and destructive rollbacks record what they remove (`removed-...` in the archive's
 folder), so that a listing tells such a leftover from a history with missing parts.
 
 Snapshots of a deleted branch are not history of a later branch of the same name either.
@@ -40,11 +40,10 @@ from anabranch.format.records.fork import FORK_FILE, Fork
 from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER, Layout, snapshot_id_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.chain import is_built_on
 from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.parallel import Reading, afterwards, reading, stream, tried
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
-from anabranch.kernel.log.removals import is_after_removed, was_removed
+from anabranch.kernel.log.removals import is_after_removed, is_built_on, was_removed
 from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)

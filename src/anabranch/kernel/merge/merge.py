@@ -32,8 +32,8 @@ from anabranch.errors import (
 from anabranch.format.records.snapshot import CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.schema.diff import changes_between
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Base
+from anabranch.kernel.commit.gates import check_audited
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext

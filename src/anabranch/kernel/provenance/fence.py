@@ -6,7 +6,7 @@ branch therefore combines, within one partition and bucket, only files of one ag
 files of one age only, since what it writes inherits from what it deletes.
 
 Both hold when compaction is planned, by the column `fence` of the live files, and are checked again when it is
-committed, for a merge may have made another point meanwhile: `anabranch.kernel.commit.fence_check` is asked about the newest snapshot, and a merge
+committed, for a merge may have made another point meanwhile: `anabranch.kernel.commit.gates` is asked about the newest snapshot, and a merge
 begins with a snapshot of its own, so that a compaction which looked before collides and looks again. Main compacts
 freely.
 """

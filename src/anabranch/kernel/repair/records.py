@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
-from anabranch.format.records.audit import AuditRecord
-from anabranch.format.records.fork import operations_from_json
+from anabranch.format.records.fork import AuditRecord, operations_from_json
 from anabranch.format.records.history_segment import HistorySegment
 from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, consumer_id_of
 from anabranch.format.records.main_pointer import MainPointer, Release, Seal

@@ -19,8 +19,8 @@ from dataclasses import replace
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
 from anabranch.format.records.main_pointer import MainPointer, former_main_name
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
-from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Conflict
+from anabranch.kernel.commit.gates import check_audited
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import is_in_past, main_by_uuid

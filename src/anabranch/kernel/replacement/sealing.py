@@ -15,8 +15,8 @@ from anabranch.errors import AnabranchError
 from anabranch.format.records.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
 from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.branches.delete import is_being_deleted
-from anabranch.kernel.commit.audit_gate import check_audited
 from anabranch.kernel.commit.base import Base, Change, Conflict
+from anabranch.kernel.commit.gates import check_audited
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import check_still_the_same
 from anabranch.kernel.log.context import TableContext

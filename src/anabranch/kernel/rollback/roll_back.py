@@ -25,7 +25,7 @@ from anabranch.kernel.actions.rollback import Difference, Rollback, difference_t
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY

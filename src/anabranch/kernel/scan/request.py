@@ -21,7 +21,7 @@ from anabranch.format.rows.partition_path import partition_path
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.values import physical_values
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.scan.partitions import PartitionKey, in_order_of_values, partition_key
 from anabranch.kernel.scan.plan import EMPTY_FILES, Plan, PlanStep, split_starts
 from anabranch.kernel.scan.pruning import (

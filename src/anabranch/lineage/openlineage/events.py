@@ -33,6 +33,8 @@ from anabranch.lineage.openlineage.facets import (
     PRODUCER,
     CommitsRunFacet,
     Facts,
+    Name,
+    Naming,
     RangesInputFacet,
     Written,
     job_facets,
@@ -40,7 +42,6 @@ from anabranch.lineage.openlineage.facets import (
     schema_facet,
     version_facet,
 )
-from anabranch.lineage.openlineage.naming import Name, Naming
 from anabranch.version import __version__
 
 _RUNS = uuid.UUID("0b0f63b4-5c9d-5c0e-9d55-0f6f8c1f3a52")

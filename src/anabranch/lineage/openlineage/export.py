@@ -16,11 +16,9 @@ from itertools import islice
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.lineage.commit import Commit, CommitRef
-from anabranch.lineage.openlineage.cursor import Cursor
 from anabranch.lineage.openlineage.events import Events, Told, Windows, is_urgent
-from anabranch.lineage.openlineage.facets import Facts
-from anabranch.lineage.openlineage.naming import Naming
-from anabranch.lineage.openlineage.transport import Destination
+from anabranch.lineage.openlineage.facets import Facts, Naming
+from anabranch.lineage.openlineage.transport import Cursor, Destination
 from anabranch.lineage.store import CommitStore
 from anabranch.runtime import Runtime
 

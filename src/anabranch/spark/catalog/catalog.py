@@ -17,7 +17,7 @@ from anabranch.spark.catalog.definitions import altered, definition, like
 from anabranch.spark.catalog.lookup import AskedVersion, NoSuchTableError, Warehouse
 from anabranch.spark.catalog.procedures import Procedure, procedure, procedure_names
 from anabranch.spark.catalog.properties import TableDefinition
-from anabranch.spark.catalog.staging import StagedCreation, StagedReplacement
+from anabranch.spark.catalog.replacement import StagedCreation, StagedReplacement
 from anabranch.spark.catalog.tables import LOAD_OPTIONS
 from anabranch.spark.context.options import spelled
 from anabranch.spark.context.table_state import TABLES

@@ -129,7 +129,7 @@ def _key(name: str) -> str:
 
 def _put(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
     # The catalog is made of what needs Py4J, which clients of Spark Connect do not have.
-    from anabranch.spark.catalog.inherited import hand_on, place_of
+    from anabranch.spark.catalog.format_tables import hand_on, place_of
     from anabranch.spark.jvm.callbacks import start_callbacks
     from anabranch.spark.jvm.proxy import Jvm
     from anabranch.spark.native.portable import register_scans
@@ -146,7 +146,7 @@ def _put_catalog(spark: SparkSession, name: str, options: Mapping[str, str]) -> 
     from py4j.protocol import Py4JError
 
     from anabranch.spark.catalog.catalog import LakeCatalog
-    from anabranch.spark.catalog.inherited import place_key, place_of
+    from anabranch.spark.catalog.format_tables import place_key, place_of
     from anabranch.spark.catalog.lookup import Warehouse
     from anabranch.spark.jvm.proxy import Jvm
 

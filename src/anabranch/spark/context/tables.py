@@ -17,7 +17,7 @@ from anabranch.format.schema.support import check_readable
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.guards import check_snapshot_readable
+from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.refs.moments import place_and_moment
 from anabranch.kernel.scan.plan import Plan

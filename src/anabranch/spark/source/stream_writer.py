@@ -63,10 +63,12 @@ from anabranch.spark.source.batch import (
 )
 from anabranch.spark.source.dead_letters import DeadLetters
 from anabranch.spark.streams.stream_watermark import batch_watermark
-from anabranch.streaming.begun import STATE_PROPERTY, BegunState, begun_state
 from anabranch.streaming.sink_identity import (
+    STATE_PROPERTY,
+    BegunState,
     SinkIdentity,
     SinkRecord,
+    begun_state,
     check_may_follow,
     fenced,
     former_identity,

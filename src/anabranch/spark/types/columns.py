@@ -29,7 +29,7 @@ from pyspark.sql import types as st
 from anabranch.errors import SchemaError
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import PLAIN_ARROW
-from anabranch.format.types.field_ids import assign_field_ids
+from anabranch.format.types.field_tree import assign_field_ids
 
 _TO_SPARK: dict[type[t.DataType], st.DataType] = {
     t.BooleanType: st.BooleanType(),
