@@ -272,6 +272,7 @@ class Lake:
             NotFoundError: there is no such table or tag.
             InvalidInputError: the tag is not in the history of main, or the lake has no Spark session.
             CommitConflictError: an audit failed, or the mains cannot be replaced; all mains are as they were.
+            JobTakenError: another process carries it out.
         """
         from anabranch.cascade.correct import plan_correction, run_correction
         from anabranch.jobs.load import load

@@ -312,6 +312,20 @@ def embedded_job_of_a_difference(w):
         w.table.append(rows.drop_columns(["_change"]))
 
 
+@way({"db.moved$branch_fix", "db.moved$branch_main@1"}, short=True)
+def moments_of_a_main_that_was_replaced(w):
+    table = w.lake.create_table("db.moved", COLUMNS, data=[{"id": 1, "v": "x"}])
+    table.create_tag("good")
+    table.append([{"id": 2, "v": "y"}])
+    table.create_branch("fix", "good")
+    table.branch("fix").append([{"id": 3, "v": "z"}])
+    table.replace_main_branch("fix")
+    reader = w.spark.read.format("anabranch").option("warehouse", w.place)
+    for version in ("main.snapshot.2", "main@1.snapshot.2"):
+        with w.lake.job("nightly"):
+            w.table.append(reader.option("scan.version", version).load("db.moved"))
+
+
 @way(BOTH)
 def embedded_job_with_a_pool(w):
     with w.lake.job("nightly"), ThreadPoolExecutor(2) as pool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.correction import FromTag
@@ -19,6 +18,7 @@ from anabranch.cascade.plan import work_of
 from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.run import CascadeOptions, Runner, carry_out
 from anabranch.cascade.values import CascadePlan
+from anabranch.cascade.work import Work
 from anabranch.errors import NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.supervise import Stop
@@ -79,12 +79,14 @@ def run_correction(
         NotFoundError, InvalidInputError: as `plan_correction`.
         CommitConflictError: an audit failed, the plan has changed meanwhile, or the mains cannot be replaced.
             All mains are as they were.
+        JobTakenError: another process carries it out.
     """
     options, stop = options or CascadeOptions(), stop or Stop()
-    work = work_of(lake, table, jobs, FromTag(from_tag, name))
-    if checks is not None and not work.plan.is_done:
-        options = replace(options, audits={**options.audits, work.plan.table: checks})
-    return carry_out(lake, work, jobs, options, runner=runner, stop=stop, tell=tell)
+
+    def planned() -> Work:
+        return work_of(lake, table, jobs, FromTag(from_tag, name))
+
+    return carry_out(lake, planned, jobs, options, checks=checks, runner=runner, stop=stop, tell=tell)
 
 
 def undo_correction(

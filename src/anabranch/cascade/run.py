@@ -35,6 +35,7 @@ from anabranch.jobs.run import Schedule, run_jobs
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.supervise import Policy, Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.underway import Correction, carried_out
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.log.branch_log import open_branch
@@ -98,24 +99,42 @@ def run_cascade(
         InvalidInputError: a branch of that name begins otherwise; or a named table is not to be corrected.
         CommitConflictError: an audit failed, the plan has changed meanwhile, or the mains cannot be
             replaced. All mains are as they were.
+        JobTakenError: another process carries it out.
     """
     options, stop = options or CascadeOptions(), stop or Stop()
-    return carry_out(lake, work_of(lake, table, jobs), jobs, options, runner=runner, stop=stop, tell=tell)
+    return carry_out(
+        lake, lambda: work_of(lake, table, jobs), jobs, options, runner=runner, stop=stop, tell=tell
+    )
 
 
 def carry_out(
     lake: Lake,
-    work: Work,
+    planned: Callable[[], Work],
     jobs: Sequence[Job],
     options: CascadeOptions,
     *,
+    checks: str | os.PathLike[str] | None = None,
     runner: Runner | None,
     stop: Stop,
     tell: Callable[[str], None],
 ) -> CascadeResult:
-    """Carry a plan out; arguments and errors as for `run_cascade`."""
-    _check_named(work.plan, options)
-    return _Cascade(lake, work, options, runner or on_spark(stop), stop, tell).run(jobs)
+    """Carry out what `planned` returns, as the only process that does; otherwise as `run_cascade`.
+
+    `checks` is a file of checks for the table itself.
+    """
+    work = planned()
+    if work.plan.is_done:
+        return CascadeResult(work.plan, ())
+    if checks is not None:
+        options = replace(options, audits={**options.audits, work.plan.table: checks})
+    what = Correction(work.plan.name, work.plan.table, work.plan.tag, work.plan.tables)
+    with carried_out(lake, what, tell) as told:
+        if told is not tell:
+            work = planned()  # until now another process may have carried it out, or replaced main
+        if work.plan.name == what.name:
+            _check_named(work.plan, options)
+            return _Cascade(lake, work, options, runner or on_spark(stop), stop, told).run(jobs)
+    return carry_out(lake, planned, jobs, options, runner=runner, stop=stop, tell=tell)
 
 
 def on_spark(

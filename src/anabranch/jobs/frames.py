@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from anabranch.errors import InvalidInputError
@@ -154,15 +155,42 @@ def start_query(
     return query
 
 
-def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake) -> None:
-    """Write the rows of a batch job, in one commit with their lineage."""
+def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake, number: int | None = None) -> None:
+    """Write the rows of a batch job, in one commit with their lineage.
+
+    With the number of a run of the job on a branch, as `next_run` returns it, that run makes one commit, whichever process is first.
+    """
     options = spelled({k: v for k, v in _of_write(prepared, lake).items() if k not in lake.storage_options})
     table = prepared.table.with_options(table_options(options))
+    fork = prepared.table.context.fork
+    if number is not None and fork is not None:
+        begun = replace(fork.snapshot, branch_uuid=table.branch_uuid)
+        table = table.once(_user(prepared), number, after=begun)
     if prepared.job.mode == "append":
         table.append(rows)
     else:
         part = OVERWRITE_PARTITION.of(options)
         table.overwrite(rows, None if part is None else parse_partition(part))
+
+
+def next_run(prepared: Prepared) -> int:
+    """Return the number of a batch job's next run on a branch; of one that appends there is one only."""
+    context = prepared.table.context
+    head = context.snapshots.head()
+    if prepared.job.mode == "append" or head is None:
+        return 0
+    first = 0 if context.fork is None else context.fork.snapshot.id + 1
+    own = (
+        snapshot.commit_identifier
+        for snapshot in takewhile(lambda one: one.id >= first, context.snapshots.backwards(head))
+        if snapshot.commit_user == _user(prepared)
+    )
+    return next(own, -1) + 1
+
+
+def _user(prepared: Prepared) -> str:
+    """Return the commit user of a batch job's runs on a branch: not that of a stream, whose batches count from 0 too."""
+    return f"batch:{prepared.job.name}@{prepared.table.branch_uuid}"
 
 
 def _of_write(prepared: Prepared, lake: Lake) -> dict[str, str]:

@@ -14,7 +14,7 @@ from anabranch.jobs.checkpoint import JobCheckpoint, set_aside
 from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.deployment import deploy, deployment_of
-from anabranch.jobs.frames import Made, SourceReading, made_by, made_in, start_query, write_batch
+from anabranch.jobs.frames import Made, SourceReading, made_by, made_in, next_run, start_query, write_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.pins import SourcePins
 from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
@@ -187,6 +187,8 @@ class Runner:
     def _start_batch(self, prepared: Prepared, reading: SourceReading) -> RunningTask:
         job, spark = prepared.job, self.lake.spark
         run, tag = self.runtime.ids.uuid(), f"job-{job.name}"
+        # A correction knows which runs it has made, and another process may take it over meanwhile.
+        number = next_run(prepared) if self.run.makes_branch else None
 
         def work() -> None:
             spark.createDataFrame(
@@ -194,7 +196,7 @@ class Runner:
             )  # Spark looks for data sources in the session that is active in the thread
             spark.addTag(tag)
             with self.lake.job(job.name, code=prepared.code) as current:
-                write_batch(prepared, made_in(current, job, reading), self.lake)
+                write_batch(prepared, made_in(current, job, reading), self.lake, number)
 
         return RunningBatch(
             *(run, work, partial(spark.interruptTag, tag), job.name),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import JobTakenError
 from anabranch.jobs.board import Board
-from anabranch.jobs.lease import Wanted, take
+from anabranch.jobs.lease import Leases, Wanted, take
 from anabranch.jobs.records import is_long
 from anabranch.jobs.status import JobStatus, Process, State
 from anabranch.runtime import SYSTEM, Runtime
@@ -74,47 +74,59 @@ def _found(board: Board) -> list[Underway]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A correction that this process holds. Called with what is to be told to people, others see it too.
+
+    A call looks first whether the correction is still held, so it raises `JobTakenError` if another process has taken it over,
+    which it can once this one was silent for long. The last thing told before main is replaced makes that look the last.
+    """
+
+    wanted: Wanted
+    leases: Leases
+    tell: Callable[[str], None]
+    status: JobStatus
+    """A record has the fields of a job's: the tag is its hint, and the tables are what it reads."""
+
+    def __call__(self, said: str) -> None:
+        self.leases.check(self.wanted)
+        self.tell(said)
+        self.leases.note([replace(self.status, message=said)])
+
+
 @contextmanager
 def carried_out(
     lake: Lake, what: Correction, tell: Callable[[str], None], runtime: Runtime = SYSTEM
 ) -> Iterator[Callable[[str], None]]:
-    """Hold a correction for this process while the block runs; what is told by the yielded function others see too.
+    """Hold a correction for this process while the block runs; what is told by the yielded `Held` others see too.
 
-    What is to be told looks first whether the correction is still held, so it raises `JobTakenError` if another process has taken
-    it over, which it can once this one was silent for long. The last thing told before main is replaced makes that look the last.
-    A batch job that was begun before is not stopped by it, nor is what a store does late.
+    A `tell` that holds this correction already is yielded as it is. A batch job that was begun before another process took it over
+    is not stopped by it, nor is what a store does late.
 
-    Raises `JobTakenError`: another process carries it out.
+    Raises `JobTakenError`: another process carries it out, or another thread of this one.
     """
+    wanted = Wanted(f"{what.table}@{what.name}", what.name, what.table, kind="correction")
+    if isinstance(tell, Held) and tell.wanted == wanted:
+        yield tell
+        return
     board = _board(lake, runtime)
     board.sweep()
-    wanted = Wanted(f"{what.table}@{what.name}", what.name, what.table, kind="correction")
     try:
         leases = take(board, [wanted], tell=tell)
     except JobTakenError as error:
         others = [one for one in _found(board) if (one.what.table, one.what.name) == (what.table, what.name)]
         raise _taken_error(f"this correction of {what.table}", others[0] if others else None) from error
-
-    def note(said: str | None) -> None:
-        # A record has the fields of a job's: the tag is its hint, and the tables are what it reads.
-        tables = dict.fromkeys(what.tables, 0)
-        status = JobStatus(what.name, what.table, State.RUNNING, message=said, hint=what.tag, read=tables)
-        leases.note([status])
-
-    def told(said: str) -> None:
-        leases.check(wanted)
-        tell(said)
-        note(said)
-
+    tables = dict.fromkeys(what.tables, 0)
+    status = JobStatus(what.name, what.table, State.RUNNING, hint=what.tag, read=tables)
     with leases.beating():
-        note(None)
+        leases.note([status])
         leases.beat()
         # Only now, when others see which tables this one is of: of two at the same moment one sees the other.
         for one in _found(board):
             shared = sorted({*what.tables} & {*one.what.tables})
             if one.what.name == what.name and one.what.table != what.table and shared:
                 raise _taken_error(f"a correction of {', '.join(shared)} on branches '{what.name}'", one)
-        yield told
+        yield Held(wanted, leases, tell, status)
 
 
 def _taken_error(what: str, other: Underway | None) -> JobTakenError:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from anabranch.errors import InvalidInputError
+from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.format.schema.per_use import check_use
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
@@ -27,6 +28,7 @@ from anabranch.table.publishing import CompareMethods, PublishMethods
 from anabranch.table.reading import ReadMethods
 from anabranch.table.replacing import ReplaceMethods
 from anabranch.table.tags import TagMethods
+from anabranch.table.view import Once
 from anabranch.table.writing import WriteMethods
 
 
@@ -131,6 +133,26 @@ class Table(
         pinned = pinned or (self._pinned if branch is None else None)
         return Table(
             context, pinned=pinned, options=merged, engine=self._engine, lineage=self._lineage_source
+        )
+
+    def once(self, user: str, identifier: int, *, after: SnapshotRef) -> Table:
+        """Return the view whose next append or overwrite is made once, whichever process makes it.
+
+        In any other process, which was slower, it is a `CommitConflictError`. In place of following another main it raises
+        `SealedBranchError`.
+
+        Args:
+            user: commit user. It makes no commits but such ones of this branch.
+            identifier: number of the commit among that user's, not less than those before.
+            after: a snapshot of this branch that is older than all commits of that user.
+        """
+        return Table(
+            self._context,
+            pinned=self._pinned,
+            options=self._options,
+            engine=self._engine,
+            lineage=self._lineage_source,
+            once=Once(CommitIdentity(user, identifier), after),
         )
 
     def _pinned_to(self, moment: Moment, context: TableContext) -> Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
-from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot import CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.schema.per_use import asks_of_the_table, refuse_table_options
 from anabranch.format.schema.support import check_readable
 from anabranch.format.schema.table_schema import TableSchema
@@ -25,6 +26,15 @@ from anabranch.tabular import Glance
 _BETWEEN = (INCREMENTAL_BETWEEN.key, INCREMENTAL_BETWEEN_TIMESTAMP.key)
 
 
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The identity of the next commit of rows: whoever else makes it first, it is made once."""
+
+    identity: CommitIdentity
+    floor: SnapshotRef
+    """A snapshot that is older than every commit of that user."""
+
+
 class TableView:
     """Common base of the parts of a table's facade.
 
@@ -40,6 +50,7 @@ class TableView:
         options: Mapping[str, str] | None = None,
         engine: Engine | None = None,
         lineage: LineageSource | None = None,
+        once: Once | None = None,
     ) -> None:
         self._context = context
         self._pinned = pinned
@@ -47,6 +58,7 @@ class TableView:
         self._lineage_source = lineage
         self._options = dict(options or {})
         self._last: Snapshot | None = None
+        self._once = once
         check_values(self._options)
         if asks_of_the_table(self._options):
             refuse_table_options(self._options, self._schema)

@@ -218,6 +218,8 @@ class WriteMethods(TableView):
         if said:
             request = replace(request, properties={**request.properties, **said})
         committed = self._committed(request, seen)
+        if committed.repeated and self._once is not None:
+            self._check_own(committed.snapshot, request)
         if job is not None and taken is not None:
             job.committed(self._context.branch_uuid, taken)
         self._last = committed.snapshot or self._last
@@ -225,6 +227,16 @@ class WriteMethods(TableView):
             schema = self._context.schemas.get(committed.snapshot.schema_id)
             keep_due(self._context, {**schema.options, **self._options}, committed.snapshot)
         return committed
+
+    def _check_own(self, made: Snapshot | None, request: CommitRequest) -> None:
+        """Raise `CommitConflictError` if the commit of an identity was made by another process: its lineage names the run."""
+        own = request.properties.get(LINEAGE_PROPERTY)
+        if made is None or own is None or made.properties.get(LINEAGE_PROPERTY) != own:
+            number = "one that has expired" if made is None else f"snapshot {made.id}"
+            raise CommitConflictError(
+                f"another process has written the same rows to '{self._context.title}' while this one was at it: {number}",
+                hint="nothing was added. Run it again: it goes on from what is there.",
+            )
 
     def alter(self) -> Alter:
         """Start schema changes, to be collected and then applied together."""
@@ -350,8 +362,10 @@ class WriteMethods(TableView):
         rows = Handed((data.read_from(),), is_whole=True) if isinstance(data, Rows) else handed(data)
         watermark = claim(writer.table_schema, writer.context.all_options, messages)
         try:
-            identity = CommitIdentity.batch(self._context.runtime)
-            request = CommitRequest(action(messages), identity, written.origin, watermark)
+            once = self._once
+            identity = CommitIdentity.batch(self._context.runtime) if once is None else once.identity
+            floor = None if once is None else once.floor
+            request = CommitRequest(action(messages), identity, written.origin, watermark, floor)
             committed = self._commit(request, rows, seen)
         except NOT_PUBLISHED:
             writer.abort(messages)  # after any other error files stay

@@ -260,24 +260,20 @@ def _on_spark(
 
     Raises `JobTakenError`: another process carries it out.
     """
-    from anabranch.jobs.underway import Correction, carried_out
-
-    if to_do.is_done:
+    if to_do.is_done or caller.is_of_sql:
         return carry_out(caller.lake())
-    what_for = Correction(to_do.name, to_do.table, to_do.tag, to_do.tables)
-    if caller.is_of_sql:
-        with carried_out(caller.lake(), what_for, lambda _: None) as tell:
-            return carry_out(caller.lake(), tell=tell)
     from anabranch.cascade import on_spark
     from anabranch.jobs.command import check_spark
     from anabranch.jobs.local_spark import local_spark
     from anabranch.jobs.run import stopping
     from anabranch.jobs.supervise import Policy
+    from anabranch.jobs.underway import Correction, carried_out
     from anabranch.lake import connect
 
     check_spark()
     master, conf, max_restarts = how
-    with (
+    what_for = Correction(to_do.name, to_do.table, to_do.tag, to_do.tables)
+    with (  # held before Spark starts, which takes seconds
         carried_out(caller.lake(), what_for, caller.say) as tell,
         caller.statuses(changes=False) as shown,
         stopping() as stop,

@@ -95,7 +95,7 @@ class FormatTable(LakeTable):
         view, self._missing = first_view({k: v for k, v in options.items() if k not in INCREMENTAL})
         super().__init__(
             jvm,
-            TableState(view.table, view.snapshot, view.schema),
+            TableState(view.table, view.snapshot, view.schema, is_named=True),
             TableLocation("", options[PATH.key], options),
             columns or jvm.struct(spark_schema_json(fields_of(view.schema, options))),
         )

@@ -29,6 +29,8 @@ class TableState:
     schema: TableSchema
     past: bool = False
     """Whether the statement itself asks for the past, which cannot be written."""
+    is_named: bool = False
+    """Whether the options of the read were looked at already: they name a moment of main, and this is the branch that is main."""
 
     @classmethod
     def of(cls, table: Table, *, past: bool = False) -> TableState:
@@ -38,7 +40,8 @@ class TableState:
 
     def by(self, options: Mapping[str, str]) -> TableState:
         """Return the state that a read with these options sees, with the columns that Spark already knows."""
-        state = {key: options[key] for key in (*STATE_OPTIONS, *INCREMENTAL) if key in options}
+        keys = INCREMENTAL if self.is_named else (*STATE_OPTIONS, *INCREMENTAL)
+        state = {key: options[key] for key in keys if key in options}
         if not state:
             return self
         view = self.table.with_options({**table_options(options), **state})
