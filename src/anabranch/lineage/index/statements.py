@@ -73,15 +73,8 @@ PROBLEMS_OF: Final = (
 
 _READ: Final = (
     sa.select(
-        _SINK.c.text,
-        READS.c.snapshot,
-        READS.c.time_millis,
-        _JOB.c.text,
-        READS.c.kind,
-        _SOURCE.c.text,
-        READS.c.after,
-        READS.c.through,
-        READS.c.whole,
+        *(_SINK.c.text, READS.c.snapshot, READS.c.time_millis, _JOB.c.text, READS.c.kind, _SOURCE.c.text),
+        *READS.c["after", "through", "whole"],
     )
     .join(_SINK, _SINK.c.id == READS.c.sink)
     .join(_JOB, _JOB.c.id == READS.c.job)
@@ -102,12 +95,8 @@ READERS: Final = _READ.where(
 
 OTHER_READS_OF: Final = (
     sa.select(
-        _SINK.c.text,
-        OTHER_READS.c.snapshot,
-        OTHER_READS.c.time_millis,
-        _JOB.c.text,
-        OTHER_READS.c.kind,
-        _OTHER.c.text,
+        *(_SINK.c.text, OTHER_READS.c.snapshot, OTHER_READS.c.time_millis),
+        *(_JOB.c.text, OTHER_READS.c.kind, _OTHER.c.text),
     )
     .join(_SINK, _SINK.c.id == OTHER_READS.c.sink)
     .join(_JOB, _JOB.c.id == OTHER_READS.c.job)
@@ -122,15 +111,8 @@ OTHER_READS_OF: Final = (
 
 ALL_FLOWS: Final = (
     sa.select(
-        _SOURCE.c.text,
-        FLOWS.c.kind,
-        _OTHER.c.text,
-        _SINK.c.text,
-        _JOB.c.text,
-        FLOWS.c.is_merge,
-        FLOWS.c.commits,
-        FLOWS.c.first_millis,
-        FLOWS.c.last_millis,
+        *(_SOURCE.c.text, FLOWS.c.kind, _OTHER.c.text, _SINK.c.text, _JOB.c.text),
+        *FLOWS.c["is_merge", "commits", "first_millis", "last_millis"],
     )
     .join(_SOURCE, _SOURCE.c.id == FLOWS.c.source)
     .join(_SINK, _SINK.c.id == FLOWS.c.sink)
@@ -139,13 +121,8 @@ ALL_FLOWS: Final = (
 )
 ALL_JOBS: Final = (
     sa.select(
-        _JOB.c.text,
-        _SINK.c.text,
-        _OTHER.c.text,
-        JOBS.c.commits,
-        JOBS.c.first_millis,
-        JOBS.c.last_millis,
-        JOBS.c.last_snapshot,
+        *(_JOB.c.text, _SINK.c.text, _OTHER.c.text),
+        *JOBS.c["commits", "first_millis", "last_millis", "last_snapshot"],
     )
     .join(_JOB, _JOB.c.id == JOBS.c.job)
     .join(_SINK, _SINK.c.id == JOBS.c.sink)
