@@ -7,37 +7,24 @@ errors, and servers name theirs by codes.
 from __future__ import annotations
 
 import re
-from types import TracebackType
 from typing import Final, NamedTuple
 
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
 from anabranch.errors import AnabranchError, InvalidNameError, NotFoundError, StorageError
-from anabranch.storage.os_errors import Deed
+from anabranch.storage.os_errors import Deed, Translated
 
 # All that obstore raises: besides its own errors, FileNotFoundError for a missing object and ValueError
 # for a name that it cannot send.
 OBJECT_ERRORS: Final = (BaseError, OSError, ValueError)
 
 
-class translated_object:  # noqa: N801 - read as a verb: with translated_object("read", path)
+class translated_object(Translated):  # noqa: N801 - read as a verb: with translated_object("read", path)
     """Turns obstore's errors of the block into ours, naming `path`."""
 
-    __slots__ = ("_deed", "_path")
+    __slots__ = ()
 
-    def __init__(self, deed: Deed, path: str) -> None:
-        self._deed: Deed = deed
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OBJECT_ERRORS) and not isinstance(error, AnabranchError):
             # Without the cause: its text holds signed URLs.
             raise translate_object(error, self._deed, self._path) from None

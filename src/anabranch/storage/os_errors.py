@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from types import TracebackType
 from typing import Final, Literal
 
 from anabranch.errors import AnabranchError, NotFoundError, StorageError, UnreadableFileError
@@ -11,8 +10,8 @@ from anabranch.errors import AnabranchError, NotFoundError, StorageError, Unread
 Deed = Literal["read", "write", "list", "remove", "move", "rename"]
 
 
-class translated:  # noqa: N801 - read as a verb: with translated("read", path)
-    """Turns an `OSError` of the block into a `NotFoundError` or a `StorageError` that names `path`.
+class Translated:
+    """Base of blocks whose errors are turned into ours, which name what was done and to which path.
 
     A class and not a generator, because every storage call passes through one.
     """
@@ -26,12 +25,13 @@ class translated:  # noqa: N801 - read as a verb: with translated("read", path)
     def __enter__(self) -> None:
         return None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+
+class translated(Translated):  # noqa: N801 - read as a verb: with translated("read", path)
+    """Turns an `OSError` of the block into a `NotFoundError` or a `StorageError` that names `path`."""
+
+    __slots__ = ()
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError):
             raise translate(error, self._deed, self._path) from error
 
