@@ -15,7 +15,7 @@ from anabranch.format.types.data_types import Field
 from anabranch.spark.catalog.properties import table_properties
 from anabranch.spark.kafka import definition as kafka
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
+from anabranch.spark.sql.scanner import Word, closing, matches, name_at, spliced, words_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def table_statement(statement: str) -> CreateTable | None:
         return None
     creates, replaces = words[0].is_("CREATE"), any(w.is_("REPLACE") for w in words[:place])
     if_not_exists = matches(words, place, "IF", "NOT", "EXISTS")
-    name, place = _name(words, place + 3 if if_not_exists else place)
+    name, place = name_at(words, place + 3 if if_not_exists else place)
     if not name:
         return None
     columns = None
@@ -140,17 +140,6 @@ def create_elsewhere(
     names.connectors.create(
         identifier, fields, options=options, comment=new.comment, if_not_exists=new.if_not_exists
     )
-
-
-def _name(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
-    """Parse a name with dots; return it and the index after it."""
-    parts: list[str] = []
-    while place < len(words) and words[place].kind in ("word", "quoted"):
-        parts.append(words[place].name)
-        if not matches(words, place + 1, "."):
-            return tuple(parts), place + 1
-        place += 2
-    return (), place
 
 
 def _clauses(words: Sequence[Word], place: int) -> tuple[dict[str, Any], int]:

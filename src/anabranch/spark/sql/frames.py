@@ -18,8 +18,8 @@ from anabranch.options import (
 )
 from anabranch.spark.kafka import definition as kafka
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.references import Reference, name_at, quoted, references, replaced
-from anabranch.spark.sql.scanner import closing, matches, words_of
+from anabranch.spark.sql.references import Reference, quoted, references, replaced
+from anabranch.spark.sql.scanner import closing, matches, name_at, words_of
 from anabranch.spark.streams.read_stream import read_stream
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import SchemaError, SqlError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.spark.sql.create import properties
-from anabranch.spark.sql.references import name_at
-from anabranch.spark.sql.scanner import Word, closing, matches, words_of
+from anabranch.spark.sql.scanner import Word, closing, matches, name_at, words_of
 from anabranch.spark.types.columns import spark_schema
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import NoReturn
 
 from anabranch.errors import SqlError
 from anabranch.spark.sql.insert import assignments
-from anabranch.spark.sql.references import name_at
-from anabranch.spark.sql.scanner import Word, closing, matches, words_of
+from anabranch.spark.sql.scanner import Word, closing, matches, name_at, words_of
 
 
 class WordReader:

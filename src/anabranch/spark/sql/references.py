@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anabranch.spark.sql.create import properties
-from anabranch.spark.sql.scanner import Word, closing, matches, spliced, words_of
+from anabranch.spark.sql.scanner import Word, closing, matches, name_at, spliced, words_of
 
 _ENDS_FROM: Final = (
     *("SELECT", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET"),
@@ -65,17 +65,6 @@ def replaced(query: str, found: Sequence[tuple[Reference, str]]) -> str:
 def quoted(name: str) -> str:
     """Return a name in back-ticks."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def name_at(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
-    """Parse a name with dots; return it and the index after it; () if there is none."""
-    parts: list[str] = []
-    while place < len(words) and words[place].kind in ("word", "quoted"):
-        parts.append(words[place].name)
-        if not matches(words, place + 1, "."):
-            return tuple(parts), place + 1
-        place += 2
-    return (), place
 
 
 @dataclass

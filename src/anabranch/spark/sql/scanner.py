@@ -99,6 +99,17 @@ def matches(words: Sequence[Word], place: int, *keywords: str) -> bool:
     return len(coming) == len(keywords) and all(w.is_(k) for w, k in zip(coming, keywords, strict=True))
 
 
+def name_at(words: Sequence[Word], place: int) -> tuple[tuple[str, ...], int]:
+    """Parse a name with dots; return it and the index after it; () if there is none."""
+    parts: list[str] = []
+    while place < len(words) and words[place].kind in ("word", "quoted"):
+        parts.append(words[place].name)
+        if not matches(words, place + 1, "."):
+            return tuple(parts), place + 1
+        place += 2
+    return (), place
+
+
 def spliced(statement: str, pieces: Sequence[tuple[int, int, str]]) -> str:
     """Replace pieces ``(start, end, text)`` of a statement; `end` is exclusive."""
     out, place = [], 0
