@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch import duck
 from anabranch.duck.statements import words_of
@@ -15,9 +15,6 @@ from anabranch.lake import Lake, connect
 from anabranch.system_tables import SYSTEM_TABLES
 from anabranch.table.upkeep_statements import point_to_verb
 from anabranch.verbs.scripts import Started, StatementRows, carry_out
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP", "BY", "ORDER", "HAVING", "LIMIT", "JOIN", "LEFT", "ON", "USING", "WITH"),
@@ -99,9 +96,7 @@ class Engines:
     def __enter__(self) -> Engines:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()
 
     def run(self, script: str, limit: int | None) -> Iterator[StatementRows | Started]:
