@@ -6,14 +6,12 @@ import anabranch
 from anabranch.format.schema.change import RemoveOption, SetComment, SetOption
 from anabranch.format.types.data_types import IntType
 from anabranch.spark.context.tables import catalog_of
-from anabranch.spark.sql.changes import changes
 from anabranch.spark.sql.connect import Portable
-from anabranch.spark.sql.create import table_statement
+from anabranch.spark.sql.create import changes, table_statement
 from anabranch.spark.sql.insert import insert
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.reader import WordReader
 from anabranch.spark.sql.references import references, replaced
-from anabranch.spark.sql.scanner import statements_of
+from anabranch.spark.sql.scanner import WordReader, statements_of
 
 
 def with_marks(query):

@@ -20,8 +20,7 @@ from anabranch.spark.sql.insert import insert
 from anabranch.spark.sql.looking import Looking
 from anabranch.spark.sql.names import Names
 from anabranch.spark.sql.queries import start
-from anabranch.spark.sql.reader import WordReader
-from anabranch.spark.sql.scanner import Word, matches
+from anabranch.spark.sql.scanner import Word, WordReader, matches
 from anabranch.spark.sql.tables import TableStatements
 
 if TYPE_CHECKING:

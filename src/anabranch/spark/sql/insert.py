@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import SchemaError, SqlError
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.spark.sql.create import properties
-from anabranch.spark.sql.scanner import Word, closing, matches, name_at, words_of
+from anabranch.spark.sql.scanner import Word, assignments, closing, matches, name_at, properties, words_of
 from anabranch.spark.types.columns import spark_schema
 
 if TYPE_CHECKING:
@@ -87,19 +86,6 @@ def insert(statement: str) -> Insert | None:
         where=where,
         options=options,
     )
-
-
-def assignments(statement: str, words: Sequence[Word]) -> dict[str, str | None]:
-    """Parse ``dt = 'x', h`` into names and the text of values."""
-    found: dict[str, str | None] = {}
-    place = 0
-    while place < len(words):
-        name = words[place].name
-        end = next((i for i in range(place, len(words)) if words[i].is_(",")), len(words))
-        has_value = matches(words, place + 1, "=")
-        found[name] = statement[words[place + 2].start : words[end - 1].end] if has_value else None
-        place = end + 1
-    return found
 
 
 def _start(words: Sequence[Word]) -> int | None:

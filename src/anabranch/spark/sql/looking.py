@@ -14,7 +14,7 @@ from anabranch.kernel.scan.pruning import partition_values
 from anabranch.options import PATH
 from anabranch.spark.catalog.properties import OWN_PREFIX, RESERVED
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.reader import WordReader
+from anabranch.spark.sql.scanner import WordReader
 from anabranch.spark.sql.tables import TableStatements
 from anabranch.spark.types.columns import spark_schema
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from anabranch.spark.sql.create import properties
-from anabranch.spark.sql.scanner import Word, closing, matches, name_at, spliced, words_of
+from anabranch.spark.sql.scanner import Word, closing, matches, name_at, properties, spliced, words_of
 
 _ENDS_FROM: Final = (
     *("SELECT", "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET"),

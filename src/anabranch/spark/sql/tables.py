@@ -21,11 +21,10 @@ from anabranch.format.schema.ddl import parse_columns
 from anabranch.format.types.data_types import CharType, DataType, Field, VarCharType
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, WATERMARK_SOURCE_COLUMN
 from anabranch.spark.catalog.properties import TableDefinition, table_properties
-from anabranch.spark.sql.changes import DropIfExists, changes
-from anabranch.spark.sql.create import CreateTable
+from anabranch.spark.sql.create import CreateTable, DropIfExists, changes
 from anabranch.spark.sql.insert import Insert, in_columns
 from anabranch.spark.sql.names import Names
-from anabranch.spark.sql.reader import WordReader
+from anabranch.spark.sql.scanner import WordReader, assignments
 from anabranch.spark.tasks.engine import SparkEngine
 from anabranch.spark.types.columns import fields_from_spark, spark_schema, type_from_spark
 from anabranch.table import Table
@@ -226,7 +225,6 @@ class TableStatements:
         if not if_exists and not reader.accept("DROP", "PARTITION"):
             return False
         from anabranch.expr.nodes import any_of
-        from anabranch.spark.sql.insert import assignments
 
         wanted = []
         while True:
