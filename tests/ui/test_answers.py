@@ -1,7 +1,10 @@
 """What the page is told of a lake."""
 
 import datetime as dt
+import errno
 import json
+import os
+import shutil
 import socket
 import threading
 import time
@@ -49,6 +52,7 @@ def test_facts_of_tables_agree_with_the_tables(ask, warehouse):
     assert found[T]["head"]["id"] == table.snapshot.id
     assert (found["archive.empty"]["rows"], found["archive.empty"]["head"]) == (0, None)
     assert "no.such" in found["no.such"]["problem"]
+    assert "databases there are" in found["no.such"]["problem"]
     assert found[T]["branches"] == ["late", "what-if"], "the branch that became main is main"
     assert ask("table", table=T)["branches"] == ["main", "late", "what-if"]
 
@@ -379,12 +383,30 @@ def test_schemas_say_what_they_changed(ask):
         ("diff", {"table": T, "left": shop.HOSTILE}, 404),
         ("trace", {"table": T, "question": "__init__"}, 400),
         ("trace", {"table": T, "question": "impact", "snapshots": "9..2"}, 400),
+        ("nothing", {}, 404),
+        ("rows", {"table": T, "filter": "$"}, 400),
+        ("rows", {"table": T, "filter": "2026-01-01"}, 400),
+        ("producer", {"table": "archive.empty"}, 404),
+        ("producer", {"table": T, "snapshot": "99999"}, 404),
+        *(("table", {"table": T, name: "x" * 2_000}, 404) for name in ("branch", "at")),
+        *(
+            ("trace", {"table": T, "question": "upstream", name: "ü" * 300}, 404)
+            for name in ("branch", "snapshots")
+        ),
+        *(
+            ("table", {"table": text}, 400)
+            for text in ("x" * 2_000, f"shop.{'x' * 300}", f"{'x' * 300}.orders")
+        ),
+        ("table", {"table": f"shop.orders$branch_{'x' * 1_900}"}, 400),
+        ("diff", {"table": T, "left": f"main@{'x' * 300}", "right": "x" * 300}, 404),
+        ("correction", {"table": T, "tag": "x" * 2_000}, 404),
     ],
 )
-def test_what_cannot_be_answered_is_said(client, what, arguments, status):
+def test_what_cannot_be_answered_is_said_with_what_to_do_next(client, what, arguments, status):
     found, value = client.get(what, **arguments)
     assert found == status, value
     assert value["message"]
+    assert value["hint"]
 
 
 def test_what_nobody_waits_for_any_more_is_not_made(page, client, monkeypatch):
@@ -483,16 +505,29 @@ def test_a_running_job_tells_its_state_and_how_far_it_is_behind(tmp_path):
     assert told["behind"]["db.t"]["snapshots"] == 3
 
 
-def test_a_database_that_cannot_be_listed_takes_no_other_away(tmp_path):
+def test_a_database_or_a_table_that_cannot_be_read_takes_no_other_away(tmp_path, monkeypatch):
     from anabranch.ui.asked import Asked
     from anabranch.ui.site import Site
 
     lake = anabranch.connect(str(tmp_path / "w"))
-    for base in ("a", "b"):
-        lake.create_table(f"{base}.t", "id BIGINT")
-    schema = tmp_path / "w/b.db/t/schema/schema-0"
-    schema.unlink()
-    schema.symlink_to(schema)
-    found = ANSWERS["lake"](Site(anabranch.connect(str(tmp_path / "w")), warehouse="w"), Asked([]))
-    assert found["tables"] == ["a.t"]
-    assert [one.what for one in found["damaged"]] == ["database b"]
+    for name in ("a.t", "b.t", "c.t", "c.u", "c.v"):
+        lake.create_table(name, "id BIGINT")
+    for schema in (tmp_path / "w/c.db/t/schema/schema-0", tmp_path / "w/c.db/u/schema"):
+        shutil.rmtree(schema) if schema.is_dir() else schema.unlink()
+        schema.symlink_to(schema)
+    scandir = os.scandir
+
+    def without_rights(folder):
+        if str(folder).endswith("b.db"):
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", without_rights)
+    site = Site(anabranch.connect(str(tmp_path / "w")), warehouse="w")
+    found = ANSWERS["lake"](site, Asked([]))
+    assert found["tables"] == ["a.t", "c.t", "c.u", "c.v"]
+    (damage,) = found["damaged"]
+    assert (damage.what, damage.hint[:13]) == ("database b", "Check who own"), damage
+    facts = ANSWERS["facts"](site, Asked([("name", name) for name in found["tables"]]))
+    assert {name for name, fact in facts.items() if "problem" in fact} == {"c.t", "c.u"}
+    assert "The link leads in a circle" in facts["c.u"]["problem"]

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.errors import InvalidInputError, InvalidNameError, NotFoundError, UnsupportedFeatureError
+from anabranch.errors import (
+    InvalidInputError,
+    InvalidNameError,
+    NotFoundError,
+    UnreadableFileError,
+    UnsupportedFeatureError,
+)
 from anabranch.format.records.layout import HISTORY_FOLDER, Layout
 from anabranch.format.records.main_pointer import former_main_of
 from anabranch.format.text.names import check_branch_name, check_database_name, check_table_name
@@ -120,7 +126,10 @@ class NameListing:
         return sorted(name for name in names if not name.startswith("."))
 
     def _exists(self, path: str) -> bool:
-        return self._storage.exists(f"{path}/{Layout().schema_path(0)}")
+        try:
+            return self._storage.exists(f"{path}/{Layout().schema_path(0)}")
+        except UnreadableFileError:  # opening it says what is wrong
+            return True
 
 
 DATABASE_SUFFIX = ".db"

@@ -34,6 +34,10 @@ KEPT_MILLIS: Final = 7 * 24 * 3600 * 1000
 _VERSION: Final = 1
 _RUN: Final = re.compile(r"run-([1-9][0-9]{0,17})")
 
+_DAMAGED: Final = (
+    "A process that runs the job writes its record anew within seconds; if none does, run the job again."
+)
+
 _ASKS: Final[tuple[Ask, ...]] = ("stop", "restart", "yield")
 
 
@@ -119,7 +123,7 @@ class Board:
             except CorruptTableError as error:
                 # As after a loss of power: its next write mends it, if it lives.
                 said = f"its record is damaged: {error.message}"
-                return _unread(key, number, modified_millis, said)
+                return _unread(key, number, modified_millis, said, _DAMAGED)
         return None
 
     def numbers(self, key: str) -> list[int]:
@@ -191,7 +195,7 @@ class Board:
                 found = self.newest(key)
             except UnsupportedFeatureError as error:  # stops nobody who wants another job
                 number, modified_millis = max(self._numbers(key).items(), default=(0, 0))
-                found = _unread(key, number, modified_millis, error.message)
+                found = _unread(key, number, modified_millis, error.message, error.hint)
             if found is not None:
                 yield found
 
@@ -252,9 +256,9 @@ class Board:
         return f"{self.folder}/{key}/ask-{number}-{what}"
 
 
-def _unread(key: str, number: int, modified_millis: int, said: str) -> JobRecord:
+def _unread(key: str, number: int, modified_millis: int, said: str, hint: str | None) -> JobRecord:
     """Return what stands for a record that cannot be read."""
-    status = JobStatus(key, "", State.RUNNING, message=said)
+    status = JobStatus(key, "", State.RUNNING, message=said, hint=hint)
     return JobRecord(key, number, UNKNOWN, "", modified_millis, key, "", -1, modified_millis, status)
 
 

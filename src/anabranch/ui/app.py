@@ -22,6 +22,8 @@ from anabranch.errors import (
     CorruptTableError,
     InvalidInputError,
     NotFoundError,
+    PredicateError,
+    StorageError,
 )
 from anabranch.ui import correction
 from anabranch.ui.answers import ANSWERS
@@ -47,8 +49,18 @@ _MOST_WATCHED: Final = 60
 MOST_STREAMS: Final = 40
 """Pages that may wait for changes at once; each looks at its tables again and again."""
 _NOBODY_WAITS: Final = 499
-_DAMAGED: Final = "`anabranch verify` of the table tells what depends on it, `anabranch repair` makes it again where it can."
-"""What to do about a damaged file, where the error does not say it."""
+_NEXT: Final[Mapping[type[AnabranchError], str]] = {
+    CorruptTableError: "`anabranch verify` of the table tells what depends on it, `anabranch repair` makes it again where it can.",
+    PredicateError: "A filter is a condition of SQL on the table's columns, such as price > 10 AND name = 'x'.",
+    InvalidInputError: "Correct it in the address, or choose it in the page.",
+    NotFoundError: "The page's first view lists the tables that there are, a table's overview its branches, tags and savepoints.",
+    StorageError: "`anabranch doctor` tries the store, and tells what it answers.",
+    AnabranchError: "Load the page again; if it stays so, `anabranch verify` tells whether the table is whole.",
+}
+"""What to do about an error that does not say it: the first that fits."""
+_UNKNOWN: Final = (
+    "This is no error we know. The terminal in which `anabranch ui` runs tells where it came from."
+)
 _AT_ONCE: Final = 4
 """Answers that are made at once. Each thread has memory of its own."""
 
@@ -62,7 +74,8 @@ def make_app(site: Site) -> Starlette:
         name = request.path_params["name"]
         asked = ANSWERS.get(name)
         if asked is None:
-            return _failure(404, "NotFoundError", f"there is nothing called '{name}' here")
+            there = f"There are: {', '.join(ANSWERS)}."
+            return _failure(404, "NotFoundError", f"there is nothing called '{name}' here", there)
         async with turns:
             if await request.is_disconnected():  # as after many clicks
                 return Response(status_code=_NOBODY_WAITS)
@@ -143,11 +156,11 @@ async def _answered(make: Callable[[], Any], workers: anyio.CapacityLimiter) -> 
         give_back()
         return Response(body, media_type="application/json")
     except AnabranchError as error:
-        hint = error.hint or (_DAMAGED if isinstance(error, CorruptTableError) else None)
+        hint = error.hint or next(text for kind, text in _NEXT.items() if isinstance(error, kind))
         return _failure(_status(error), type(error).__name__, error.message, hint)
     except Exception as error:  # the page says so, and goes on
         _LOG.exception("an answer of the page failed")
-        return _failure(500, type(error).__name__, str(error))
+        return _failure(500, type(error).__name__, str(error), _UNKNOWN)
 
 
 def _status(error: AnabranchError) -> int:
@@ -158,7 +171,7 @@ def _status(error: AnabranchError) -> int:
     return 400 if isinstance(error, InvalidInputError) else 500
 
 
-def _failure(status: int, kind: str, message: str, hint: str | None = None) -> Response:
+def _failure(status: int, kind: str, message: str, hint: str) -> Response:
     body = to_json({"error": kind, "message": message, "hint": hint})
     return Response(body, status, media_type="application/json")
 

@@ -18,7 +18,10 @@ class Asked:
         self._given: dict[str, list[str]] = {}
         for name, value in pairs:
             if len(value) > _MOST_TEXT:
-                raise InvalidInputError(f"argument '{name[:40]}' has {len(value):,} characters")
+                raise InvalidInputError(
+                    f"argument '{name[:40]}' has {len(value):,} characters",
+                    hint=f"shorten it: names and filters have at most {_MOST_TEXT:,} here.",
+                )
             self._given.setdefault(name, []).append(value)
         self.body = dict(body or {})
 
@@ -26,7 +29,7 @@ class Asked:
         """Return an argument that must be given. Raises `InvalidInputError`."""
         found = self.optional(name)
         if found is None:
-            raise InvalidInputError(f"the request lacks '{name}'")
+            raise _lacking(name)
         return found
 
     def optional(self, name: str) -> str | None:
@@ -43,12 +46,13 @@ class Asked:
         found = self.optional(name)
         if found is None:
             if default is None:
-                raise InvalidInputError(f"the request lacks '{name}'")
+                raise _lacking(name)
             return default
+        wanted = f"write it in digits, from {least} on."
         if not found.isascii() or not found.isdigit() or len(found) > 19:
-            raise InvalidInputError(f"'{name}' must be a whole number, not '{found[:40]}'")
+            raise InvalidInputError(f"'{name}' must be a whole number, not '{found[:40]}'", hint=wanted)
         if int(found) < least:
-            raise InvalidInputError(f"'{name}' must be at least {least}, not {int(found)}")
+            raise InvalidInputError(f"'{name}' must be at least {least}, not {int(found)}", hint=wanted)
         return min(int(found), most)
 
     def check_only(self, known: Iterable[str]) -> None:
@@ -63,3 +67,7 @@ class Asked:
     def flag(self, name: str) -> bool:
         """Return whether an argument is ``1``."""
         return self.optional(name) == "1"
+
+
+def _lacking(name: str) -> InvalidInputError:
+    return InvalidInputError(f"the request lacks '{name}'", hint=f"add it to the address, as {name}=VALUE.")

@@ -41,7 +41,7 @@ def about(site: Site, asked: Asked) -> dict[str, Any]:
 
 def lake(site: Site, asked: Asked) -> dict[str, Any]:
     """Return the names of all tables, the last corrections, and which of their records cannot be read."""
-    bases, damaged = site.lake.databases(), Unread(hint=DAMAGED_GROUP)
+    bases, damaged, of_groups = site.lake.databases(), Unread(), Unread(hint=DAMAGED_GROUP)
 
     def tables(base: str) -> list[str]:
         try:
@@ -53,11 +53,11 @@ def lake(site: Site, asked: Asked) -> dict[str, Any]:
             return []
 
     names = each_in(site.lake, tables, bases)
-    groups = sorted(site.lake.groups(damaged), key=lambda group: group.number)[-_LAST:]
+    groups = sorted(site.lake.groups(of_groups), key=lambda group: group.number)[-_LAST:]
     return {
         "tables": [f"{base}.{name}" for base, found in zip(bases, names, strict=True) for name in found],
         "corrections": [asdict(group) for group in reversed(groups)],
-        "damaged": damaged.found,
+        "damaged": [*damaged.found, *of_groups.found],
     }
 
 
@@ -72,7 +72,7 @@ def _facts(site: Site, name: str) -> dict[str, Any]:
         table = site.open(name)
         return site.kept_lately(("facts", name, stamp(table)), lambda: _read_facts(table))
     except AnabranchError as error:
-        return {"problem": error.message}
+        return {"problem": error.message if error.hint is None else f"{error.message} ({error.hint})"}
 
 
 def _read_facts(table: Table) -> dict[str, Any]:

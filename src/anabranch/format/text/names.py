@@ -18,6 +18,8 @@ RESERVED_TAG_PREFIX = "anabranch-"
 
 _MOST_CHARACTERS = 128
 _MOST_BYTES = 255
+_SHORTEST_PREFIX = len("tag-")
+"""The shortest of what stands before a name in that of its file: no name is refused that some file has."""
 SYSTEM_DATABASE = "sys"
 """The database in which the system tables of a warehouse are named; nobody's own."""
 _DATABASE_SUFFIX = ".db"
@@ -57,6 +59,14 @@ def check_database_name(name: str) -> None:
         _refuse("database", name, f"ends with '{_DATABASE_SUFFIX}', which its folder gets anyway")
     if "$" in name or "." in name:
         _refuse("database", name, "has a sign that separates names ('.' or '$')")
+
+
+def fits_file(name: str) -> bool:
+    """Whether a file or folder of a tag, branch or consumer can have this name. Lone surrogates cannot be encoded in UTF-8."""
+    try:
+        return len(name.encode()) <= _MOST_BYTES - _SHORTEST_PREFIX
+    except UnicodeEncodeError:
+        return False
 
 
 def check_table_name(name: str) -> None:

@@ -8,6 +8,7 @@ from anabranch.errors import NotFoundError
 from anabranch.format.records.fork import DELETING_FILE, FORK_FILE
 from anabranch.format.records.layout import MAIN_BRANCH, branch_name_of
 from anabranch.format.records.main_pointer import former_main_of
+from anabranch.format.text.names import fits_file
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, main_of
 from anabranch.kernel.log.parallel import reading
@@ -67,7 +68,7 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
     found = context.on_branch(branch)
     with reading(context.storage) as begin:
         begun = begin(found.read_fork)
-        state = state_of(found)
+        state = state_of(found) if fits_file(branch) else BranchState.ABSENT
         if state is BranchState.READY:
             fork = begun()  # read now, so that it is known which branch was opened
             found = found if fork is None else found.with_fork(fork)

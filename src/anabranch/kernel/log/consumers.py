@@ -16,7 +16,7 @@ from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.refs import Consumer
 from anabranch.format.records.snapshot import CommitKind, Snapshot
-from anabranch.format.text.names import check_consumer_name
+from anabranch.format.text.names import check_consumer_name, fits_file
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import OnUnread, each, tried
 
@@ -42,7 +42,7 @@ class ConsumerLag:
 
 def find_consumer(context: TableContext, name: str) -> Consumer | None:
     """Return the consumer of that name, also one named by another engine, or None. Raises `CorruptTableError`."""
-    if "/" in name or "\\" in name or name in ("", ".", ".."):
+    if "/" in name or "\\" in name or name in ("", ".", "..") or not fits_file(name):
         return None
     path = context.layout.consumer_path(name)
     for attempt in range(_TRIES):

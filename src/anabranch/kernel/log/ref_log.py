@@ -15,12 +15,10 @@ from anabranch.format.records.layout import deleted_savepoint_id_of, savepoint_i
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
-from anabranch.format.text.names import RESERVED_TAG_PREFIX
+from anabranch.format.text.names import RESERVED_TAG_PREFIX, fits_file
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import OnUnread, each, tried
 
-_LONGEST_NAME = 250
-"""Most bytes of a tag's name, so that it fits a file name."""
 _MOST_SHOWN = 12
 
 
@@ -54,17 +52,9 @@ def is_internal(name: str) -> bool:
     return name.startswith(RESERVED_TAG_PREFIX)
 
 
-def _fits(name: str) -> bool:
-    """Whether a file can have this name. Lone surrogates cannot be encoded in UTF-8."""
-    try:
-        return len(name.encode()) <= _LONGEST_NAME
-    except UnicodeEncodeError:
-        return False
-
-
 def find_tag(context: TableContext, name: str) -> Tag | None:
     """Return the tag of exactly that name, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
-    if "/" in name or "\\" in name or name in ("", ".", "..") or not _fits(name):
+    if "/" in name or "\\" in name or name in ("", ".", "..") or not fits_file(name):
         return None
     path = context.layout.tag_path(name)
     try:
