@@ -12,8 +12,9 @@ import anabranch
 from anabranch.errors import OptionError, StorageError, UnsupportedFeatureError
 from anabranch.lineage.index import LineageIndex
 from anabranch.lineage.index.catch_up import catch_up
-from anabranch.lineage.index.database import DamagedIndexError, Database
+from anabranch.lineage.index.database import Database
 from anabranch.lineage.index.tables import LINES, META
+from anabranch.lineage.store import DamagedIndexError
 from tests.lineage.indexing import index_of, lake_of_two, now, truth
 
 
@@ -106,6 +107,57 @@ def test_a_damaged_file_is_set_aside_and_built_anew(tmp_path, damage, caplog):
     assert (tmp_path / "lineage" / "index.db.damaged-1").exists()
     with sqlite3.connect(file) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def emptied(file):
+    file.write_bytes(b"")
+
+
+def removed(file):
+    file.unlink()
+
+
+def in_a_circle(file):
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def with_zeros_in_its_middle(file):
+    data = file.read_bytes()
+    file.write_bytes(data[:12_288] + bytes(len(data) - 24_576) + data[-12_288:])
+
+
+def under_a_folder(file):
+    file.unlink()
+    file.mkdir()
+    (file / "somebody's").write_text("own")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [emptied, removed, in_a_circle, with_zeros_in_its_middle, under_a_folder],
+    ids=lambda harm: harm.__name__,
+)
+def test_questions_are_answered_when_the_file_is_harmed_between_them(tmp_path, harm):
+    lake = lake_of_two(tmp_path)
+    table = lake.table("db.b")
+    questions = {
+        "jobs": lake.lineage.jobs,
+        "upstream": lambda: table.lineage.upstream().to_dict(),
+        "producer": lambda: table.lineage.producer().to_dict(),
+        "positions": table.lineage.positions,
+        "table": lambda: lake.system("jobs").to_pylist(),
+    }
+    wanted = {name: ask() for name, ask in questions.items()}
+    assert wanted["upstream"]["flows"]
+    file = tmp_path / "lineage" / "index.db"
+    for name, ask in questions.items():
+        harm(file)
+        assert ask() == wanted[name], name
+        assert {other: again() for other, again in questions.items()} == wanted
+        if harm is under_a_folder:
+            break
+    assert harm is not under_a_folder or (file / "somebody's").read_text() == "own"
 
 
 def test_a_file_that_somebody_else_has_healed_meanwhile_stays(tmp_path, monkeypatch):

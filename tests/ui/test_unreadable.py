@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
-from tests.ui.client import Client
+from tests.ui.client import Client, caught_up
 from tests.ui.conftest import serving
 
 T = "d.t"
@@ -186,3 +186,36 @@ def test_the_hint_about_a_branch_that_was_never_main_removes_it(hurt):
         table.delete_branch("mend")
         _, found = Client(server).get("graph", table=T)
         assert found["damaged"] == []
+
+
+def test_lineage_goes_on_where_its_index_is_cut_or_overwritten_under_the_page(tmp_path):
+    lake = anabranch.connect(str(tmp_path / "w"))
+    for name in ("d.a", "d.b"):
+        lake.create_table(name, "id BIGINT")
+    with lake.job("first"):
+        lake.table("d.a").append(rows(1))
+    with lake.job("copy"):
+        lake.table("d.b").append(lake.table("d.a").scan().to_arrow())
+    index = tmp_path / "w/lineage/index.db"
+    with serving(tmp_path / "w") as server:
+        client = Client(server)
+
+        def ask(what):
+            status, found = client.get(what)
+            assert status == 200, found
+            return found
+
+        wanted = caught_up(ask, "jobs")["jobs"]
+        assert {job["name"] for job in wanted} == {"first", "copy"}
+        _, trace = client.get("trace", table="d.b", question="upstream")
+        size = index.stat().st_size
+        for content in (b"", bytes(size), index.read_bytes()[: size // 2], b"no database" * 1_000):
+            for what in ("jobs", "lineage", "trace"):
+                with index.open("r+b") as file:
+                    file.truncate(0)
+                    file.write(content)
+                if what == "trace":
+                    assert client.get("trace", table="d.b", question="upstream") == (200, trace)
+                else:
+                    caught_up(ask, what)
+                assert caught_up(ask, "jobs")["jobs"] == wanted, (what, len(content))

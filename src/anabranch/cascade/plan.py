@@ -25,7 +25,7 @@ from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.model import LineageEntry
 from anabranch.lineage.questions.asked import AskedCommits
 from anabranch.lineage.questions.positions import positions
-from anabranch.lineage.store import CommitStore, Known
+from anabranch.lineage.store import CommitStore, Known, healing
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
@@ -46,6 +46,7 @@ def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePla
     return work_of(lake, table, jobs).plan
 
 
+@healing
 def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None = None) -> Work:
     """Return the plan, with all that is needed to carry it out. Raises as `plan_cascade`.
 

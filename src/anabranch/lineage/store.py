@@ -7,14 +7,36 @@ the others. `anabranch.lineage.memory` keeps all of it in memory, `anabranch.lin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from functools import wraps
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
+from anabranch.errors import StorageError
 from anabranch.lineage.commit import Commit, CommitRef, Line
 from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import STREAM_SOURCE, Input, SourceInput, TableInput
 from anabranch.lineage.trace import DatasetKind, Range
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class DamagedIndexError(StorageError):
+    """The database of an index is not, or no longer, valid; it was set aside, and is built anew when it is asked again."""
+
+
+def healing(question: Callable[P, R]) -> Callable[P, R]:
+    """Let a question about lineage be asked once more where the index turns out to be damaged: it is built anew then."""
+
+    @wraps(question)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return question(*args, **kwargs)
+        except DamagedIndexError:
+            return question(*args, **kwargs)
+
+    return asked
 
 
 class Break(NamedTuple):

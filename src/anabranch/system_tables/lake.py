@@ -24,7 +24,7 @@ from anabranch.kernel.log.parallel import each
 from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import Input, TableInput
 from anabranch.lineage.questions.topology import jobs
-from anabranch.lineage.store import kind_of, names_of
+from anabranch.lineage.store import healing, kind_of, names_of
 from anabranch.system_tables.definition import arrow_table, as_json, by_column
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def lake_table(name: str) -> tuple[Field, ...]:
     )
 
 
+@healing
 def read_lake_table(
     catalog: FilesystemCatalog, name: str, options: Mapping[str, str] | None = None
 ) -> pa.Table:

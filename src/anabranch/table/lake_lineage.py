@@ -13,7 +13,7 @@ from anabranch.catalog import FilesystemCatalog
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.kernel.refs.moments import cutoff_of
 from anabranch.lineage.questions.topology import jobs, topology
-from anabranch.lineage.store import CommitStore, Known, LineageSource
+from anabranch.lineage.store import CommitStore, Known, LineageSource, healing
 from anabranch.lineage.trace import Job, Trace
 from anabranch.options import parse_duration
 from anabranch.runtime import SYSTEM, Runtime
@@ -50,11 +50,13 @@ class LakeLineage:
             self._index = LineageIndex.of(self._catalog, self._options)
         return self._index
 
+    @healing
     def topology(self) -> Trace:
         """Return all tables and jobs: which job ever took rows from where to where."""
         with self.reading() as known:
             return topology(known.store, known.problems)
 
+    @healing
     def jobs(self) -> tuple[Job, ...]:
         """Return all jobs that ever wrote to a table, by name."""
         with self.reading() as known:

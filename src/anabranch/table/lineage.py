@@ -21,7 +21,7 @@ from anabranch.lineage.questions.downstream import downstream, impact
 from anabranch.lineage.questions.positions import positions
 from anabranch.lineage.questions.producer import producer
 from anabranch.lineage.questions.upstream import upstream
-from anabranch.lineage.store import CommitStore, Known, LineageSource
+from anabranch.lineage.store import CommitStore, Known, LineageSource, healing
 from anabranch.lineage.trace import Positions, Producer, Trace
 from anabranch.table.view import TableView
 
@@ -87,6 +87,7 @@ class TableLineage:
         """
         return self._trace(impact, snapshots, depth)
 
+    @healing
     def positions(self, at: str | int | None = None) -> tuple[Positions, ...]:
         """Return the source offsets that the table's jobs had reached at a moment, by job.
 
@@ -112,6 +113,7 @@ class TableLineage:
             )
         return tuple(replace(one, problems=(*one.problems, *known.problems), unread=unread) for one in found)
 
+    @healing
     def producer(self, snapshot: str | int | None = None) -> Producer:
         """Return the producer of a snapshot: the job, its run and code, and what it read.
 
@@ -143,6 +145,7 @@ class TableLineage:
                     or "`verify` of the table tells what is damaged, `repair` makes it again where it can.",
                 ) from error
 
+    @healing
     def _trace(self, question: _Question, snapshot: str | int | None, depth: int | None) -> Trace:
         with self._reading() as known:
             trace = question(known.store, self._asked(known.store, snapshot), depth=depth)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anabranch import Lake
-from anabranch.lineage.store import Known
+from anabranch.lineage.store import DamagedIndexError, Known
 from anabranch.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -63,8 +63,12 @@ class CalmLineage:
         looking = self._looking
         is_known = looking is not None and looking.done() and looking.exception() is None
         problems = looking.result().problems if looking is not None and is_known else ()
-        with self._lake.lineage.index.reading() as store:
-            yield Known(store, problems)
+        try:
+            with self._lake.lineage.index.reading() as store:
+                yield Known(store, problems)
+        except DamagedIndexError:
+            self._looking = None  # what it had is gone: all is new to the one that comes in its place
+            raise
 
     def _latest(self, *, is_patient: bool) -> Future[CaughtUp]:
         """Return the look that goes on, the last one if it was just now, or a new one."""

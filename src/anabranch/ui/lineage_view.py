@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from anabranch import InvalidInputError, Table
 from anabranch.lineage.questions.topology import jobs, topology
+from anabranch.lineage.store import healing
 from anabranch.lineage.trace import Job, Trace
 from anabranch.table.lineage import TableLineage
 from anabranch.ui.asked import Asked
@@ -22,6 +23,7 @@ def lineage_of(site: Site, table: Table) -> TableLineage:
     return TableLineage(table.context, table.moment, site.calm)
 
 
+@healing
 def whole(site: Site, asked: Asked) -> dict[str, Any]:
     """Return all tables and jobs; ``behind`` is whether what is new is still looked for."""
     is_current = site.calm.catch_up(_PATIENCE)
@@ -29,6 +31,7 @@ def whole(site: Site, asked: Asked) -> dict[str, Any]:
         return {**topology(known.store, known.problems).to_dict(), "behind": not is_current}
 
 
+@healing
 def all_jobs(site: Site, asked: Asked) -> dict[str, Any]:
     """Return all jobs, the one that wrote last first; ``behind`` as `whole` says it."""
     is_current = site.calm.catch_up(_PATIENCE)

@@ -23,18 +23,16 @@ from sqlalchemy.pool import NullPool
 from anabranch.errors import OptionError, StorageError
 from anabranch.format.text.json_object import check_version
 from anabranch.lineage.index.tables import META, METADATA, PREFIX, VERSION
+from anabranch.lineage.store import DamagedIndexError
 
 _WAIT_SECONDS: Final = 600
 """Another process may be building the whole index just now."""
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_TABLES_GONE: Final = ("no such table", "no such column")
 _VERSION_KEY: Final = "version"
 _POSTGRES: Final = "postgresql"
 _LOCK: Final = 0x616E616272616E63
 """The PostgreSQL advisory lock that writers take in turn."""
-
-
-class DamagedIndexError(StorageError):
-    """The file of the index is not, or no longer, a valid database."""
 
 
 class Database:
@@ -141,7 +139,7 @@ class Database:
             yield
         except DBAPIError as error:
             cause = error.orig
-            if isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            if isinstance(cause, sqlite3.Error) and self._is_damage(cause):
                 raise DamagedIndexError(
                     f"the lineage index {self.place} is damaged: {cause}",
                     hint="`lineage rebuild` builds it anew from the tables.",
@@ -153,6 +151,13 @@ class Database:
             ) from error
         except SQLAlchemyError as error:
             raise StorageError(f"the lineage index {self.place} cannot be used: {error}") from error
+
+    def _is_damage(self, error: sqlite3.Error) -> bool:
+        """Whether an error says that the file is no database, or not the one that was opened: cut to nothing, or replaced."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_CANTOPEN and self.file is not None:
+            return os.path.lexists(self.file) and not os.path.isfile(self.file)  # noqa: PTH113 - a link in a circle too
+        return code in _DAMAGED or (code == sqlite3.SQLITE_ERROR and str(error).startswith(_TABLES_GONE))
 
 
 def is_sound(file: Path) -> bool:

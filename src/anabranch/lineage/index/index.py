@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from anabranch.catalog import FilesystemCatalog
 from anabranch.errors import StorageError
 from anabranch.lineage.index.catch_up import CaughtUp, catch_up, forget
-from anabranch.lineage.index.database import DamagedIndexError, Database, is_sound
+from anabranch.lineage.index.database import Database, is_sound
 from anabranch.lineage.index.store import IndexStore
+from anabranch.lineage.store import DamagedIndexError
 from anabranch.options import LINEAGE_INDEX
 from anabranch.storage.open import local_folder
 
@@ -99,10 +100,15 @@ class LineageIndex:
     def reading(self) -> Iterator[IndexStore]:
         """Open a consistent snapshot of the index for the length of the block; it is not brought up to date before.
 
-        Raises as `catch_up`; and `StorageError` if the file is damaged, which `catch_up` would repair.
+        Raises as `catch_up`; and `DamagedIndexError` if the file is damaged: it is set aside, and `catch_up` builds it anew.
         """
-        with self._open().reading() as connection:
-            yield IndexStore(connection)
+        database = self._open()
+        try:
+            with database.reading() as connection:
+                yield IndexStore(connection)
+        except DamagedIndexError as error:
+            self._give_up(database, error)
+            raise
 
     def close(self) -> None:
         """Close the database. The next query opens it again."""
@@ -123,10 +129,7 @@ class LineageIndex:
         try:
             if not self._is_named and not _is_writable(_file(self._url)):
                 raise StorageError(f"{self.place} cannot be written")
-            return Database(self._url)
-        except DamagedIndexError as error:
-            _set_aside(_file(self._url), error)
-            return Database(self._url)
+            return _opened_anew(self._url)
         except StorageError as error:
             if self._is_named:
                 raise
@@ -145,9 +148,26 @@ class LineageIndex:
         except DamagedIndexError as error:
             if database.file is None:
                 raise
-            self.close()
-            _set_aside(database.file, error)
+            self._give_up(database, error)
         return work(self._open())
+
+    def _give_up(self, database: Database, error: DamagedIndexError) -> None:
+        """Set a damaged file aside, so that the next question opens another; once, of many who find it."""
+        with self._lock:
+            if self._database is not database or database.file is None:
+                return
+            database.close()
+            self._database = None
+            _set_aside(database.file, error)
+
+
+def _opened_anew(url: str) -> Database:
+    """Open a database; in the place of a damaged one a new one. Raises `StorageError`."""
+    try:
+        return Database(url)
+    except DamagedIndexError as error:
+        _set_aside(_file(url), error)
+        return Database(url)
 
 
 def _file_url(path: Path) -> str:
@@ -167,7 +187,7 @@ def _is_writable(path: Path) -> bool:
 
 def _set_aside(path: Path, error: DamagedIndexError) -> None:
     """Rename a damaged file, unless another process has put a sound one in its place."""
-    if is_sound(path):
+    if path.is_dir() or is_sound(path):  # a folder is not ours to move away
         return
     number = next(n for n in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{n}").exists())
     _LOG.warning("%s; it is set aside as %s.damaged-%d and built anew", error.message, path.name, number)
