@@ -225,6 +225,7 @@ def test_procedures(session, lake):
         ("CALL water.sys.rollback(table => 'db.p', to => '1')", [(1, 4, 2, 0, 0)]),
         ("SELECT id FROM water.db.p", [(0,)]),
         ("CALL water.sys.expire_partitions(table => 'db.p', older_than => '1 d', dry_run => true)", []),
+        ("CALL water.sys.mark_partition_done('db.p', \"dt = 'b'\")", "has rows"),
         ("CALL water.sys.expire_snapshots(table => 'db.p', retain_max => 2, retain_min => 1, dry_run => true)",
          None),
         ("CALL water.sys.remove_orphan_files(table => 'db.p', dry_run => true)", [(None, 0, 0, 0, 0)]),

@@ -120,7 +120,7 @@ def _suggestion(unknown: Sequence[str], known: Sequence[str], parent: str) -> st
     near = nearest(unknown[0], known)
     if near:
         return f"Did you mean '{parent}{near}'? Names are matched with their case."
-    return "Add the column to the table, or leave it out of the data."
+    return 'Leave it out of the data, or let it be added: append(..., schema="merge"), mergeSchema in Spark.'
 
 
 def _listed(names: Sequence[str], parent: str) -> str:

@@ -28,6 +28,7 @@ from anabranch.kernel.log.properties import EXPIRED_PARTITIONS_PROPERTY
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.scan.partitions import keys_of_rows
 from anabranch.kernel.scan.pruning import partition_values
+from anabranch.maintenance.mark_done import unmark
 from anabranch.options import (
     PARTITION_EXPIRATION_MAX_NUM,
     PARTITION_EXPIRATION_STRATEGY,
@@ -118,11 +119,14 @@ def expire_partitions(
         said = {EXPIRED_PARTITIONS_PROPERTY: json.dumps([found.partition for found in due.expired])}
         request = CommitRequest(action, CommitIdentity.batch(context.runtime), said)
         try:
-            return PartitionExpiry(due.expired, commit(context, request).snapshot, False, due.timeless)
+            snapshot = commit(context, request).snapshot
         except CommitConflictError as error:
             if not due.by_files:
                 raise
             conflict = error
+        else:
+            unmark(context, schema, due.partitions)
+            return PartitionExpiry(due.expired, snapshot, False, due.timeless)
     raise conflict
 
 
@@ -131,6 +135,7 @@ class _Due:
     """Partitions that are due, oldest first."""
 
     expired: tuple[ExpiredPartition, ...]
+    partitions: Sequence[bytes]
     conditions: Sequence[Predicate]
     timeless: int
     by_files: bool
@@ -145,16 +150,17 @@ class _Due:
         now = removal_time(context)
         limit = datetime.fromtimestamp(now / 1000, UTC) - timedelta(milliseconds=age)
         offset = timedelta(milliseconds=context.runtime.clock.local_offset_millis(now))
-        found: list[tuple[ExpiredPartition, Predicate]] = []
+        found: list[tuple[ExpiredPartition, bytes, Predicate]] = []
         timeless = 0
         for rows in _grouped(live, schema):
             time = _newest(rows, offset) if by_files else times.of(_texts(rows, schema))
             timeless += time is None
             if time is not None and time < limit:
-                found.append((_expired(rows, schema, time), _condition(rows, schema)))
+                found.append((_expired(rows, schema, time), rows["partition"][0], _condition(rows, schema)))
         found.sort(key=lambda one: (one[0].time, one[0].partition))
         chosen = found[: PARTITION_EXPIRATION_MAX_NUM.of(options)]
-        return cls(tuple(one for one, _ in chosen), [where for _, where in chosen], timeless, by_files)
+        expired, partitions, conditions = zip(*chosen, strict=True) if chosen else ((), (), ())
+        return cls(expired, partitions, conditions, timeless, by_files)
 
 
 def _grouped(live: EntryFrame, schema: TableSchema) -> list[pl.DataFrame]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anabranch.maintenance.compact import CompactionResult
     from anabranch.maintenance.expire_partitions import PartitionExpiry
     from anabranch.maintenance.maintain import Upkeep
+    from anabranch.maintenance.mark_done import DonePartition
     from anabranch.maintenance.orphans import Cleaning
 
 
@@ -149,6 +150,24 @@ class MaintenanceMethods(TableView):
             older_than_millis=None if older_than is None else _duration(older_than),
             dry_run=dry_run,
         )
+
+    def mark_partition_done(self, partitions: Partitions) -> tuple[DonePartition, ...]:
+        """Tell whoever waits for them that the rows of partitions are complete, by a ``_SUCCESS`` file in their folders.
+
+        As Paimon's action ``success-file`` does; marking again keeps the first time and moves the second. Partitions that
+        expire lose their mark.
+
+        Args:
+            partitions: a condition such as ``dt < '2026-01-01'``, or partition values as a dict or a list of dicts.
+
+        Raises:
+            InvalidInputError: no partition is chosen that has rows, `partitions` cannot be read, this is a branch that is
+                not main, or this view is pinned.
+            StorageError: not all could be marked; doing it again marks the rest.
+        """
+        from anabranch.maintenance.mark_done import mark_partition_done
+
+        return mark_partition_done(self._to_tend(), partitions)
 
     def remove_orphan_files(self, older_than: Cutoff = "1 d", dry_run: bool = False) -> Cleaning:
         """Set aside the files that no ref of any branch reaches, and purge those that were set aside before.

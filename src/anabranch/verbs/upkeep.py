@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.errors import AnabranchError, InvalidInputError
@@ -362,6 +363,42 @@ def expire_partitions(
     }
     rows = [(p.partition, p.time, p.rows, p.files, p.bytes, number) for p in done.partitions]
     return Answer(value, *shown, rows=rows)
+
+
+@verb(
+    UPKEEP,
+    "Table.mark_partition_done",
+    columns="partition STRING, path STRING, first_marked TIMESTAMP(3) WITH LOCAL TIME ZONE, "
+    "marked TIMESTAMP(3) WITH LOCAL TIME ZONE",
+    changes=True,
+)
+def mark_partition_done(
+    table: OnTable,
+    partition: Annotated[
+        list[str] | None, option("dt=2026-01-01/hour=3; may be repeated.", "--partition", "-p", sql=None)
+    ] = None,
+    partitions: Annotated[str | None, option("A condition on partition columns.", "--partitions")] = None,
+) -> Answer:
+    """Put a _SUCCESS file into the folders of partitions, which tells schedulers that their rows are complete."""
+    chosen = partitions or partition_values(partition)
+    if chosen is None:
+        raise InvalidInputError(
+            "no partition is named",
+            hint="name some, as dt=2026-01-01, or give a condition such as dt < '2026-01-01'.",
+        )
+    done = table.mark_partition_done(chosen)
+    columns = ("partition", "path", "first_marked", "marked")
+    rows = [(d.partition, d.path, d.first_marked, d.marked) for d in done]
+    value = [
+        dict(zip(columns, (d.partition, d.path, *_times(d.first_marked, d.marked)), strict=True))
+        for d in done
+    ]
+    grid = Grid(("partition", "marked"), [(d.partition, *_times(d.marked)) for d in done])
+    return Answer(value, grid, rows=rows)
+
+
+def _times(*moments: datetime) -> tuple[str, ...]:
+    return tuple(f"{moment:%Y-%m-%d %H:%M:%S}Z" for moment in moments)
 
 
 @verb(

@@ -1,0 +1,116 @@
+"""Marks partitions as done: a `_SUCCESS` file in a partition's folder tells schedulers that its rows are complete.
+
+The file is that of Paimon's ``partition.mark-done-action = success-file``: JSON with two times in epoch milliseconds. It says
+nothing to readers of the table, and rows may come later all the same; marking again then moves `modificationTime`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.format.rows.binary_row import decode_row
+from anabranch.format.rows.partition_path import partition_label, partition_path
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.compaction.selection import Partitions, live_files, select_partitions
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each
+from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
+from anabranch.storage.protocol import Storage
+
+SUCCESS_FILE = "_SUCCESS"
+
+
+@dataclass(frozen=True, slots=True)
+class DonePartition:
+    """A partition that is marked as done."""
+
+    partition: str
+    """Such as ``dt=2026-01-01/hour=5``."""
+    path: str
+    """The marking file, relative to the table."""
+    first_marked: datetime
+    marked: datetime
+
+
+def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[DonePartition, ...]:
+    """Store a `_SUCCESS` file in the folder of each partition that is chosen and has rows.
+
+    Args:
+        context: main; the folders of partitions are those of all branches.
+        partitions: a condition on partition columns, values as a dict, or several of these.
+
+    Raises:
+        InvalidInputError: the table has no partitions, none is chosen that has rows, or `context` is a branch that is not main.
+        StorageError: not all could be marked; doing it again marks the rest.
+    """
+    schema = context.schemas.latest()
+    assert schema is not None, "an open table has a schema"
+    if _is_other_branch(context):
+        raise InvalidInputError(
+            f"'{context.title}' is a branch, and its partitions lie in the folders of main's",
+            hint="mark partitions of the table itself, once they are complete there.",
+        )
+    if not schema.partition_keys:
+        raise InvalidInputError(
+            f"'{context.title}' has no partitions that could be marked as done",
+            hint="tables with partition columns have.",
+        )
+    chosen = select_partitions(live_files(context, context.snapshots.head()), partitions, schema)
+    rows = chosen.df["partition"].unique(maintain_order=True).to_list()
+    if not rows:
+        raise InvalidInputError(
+            f"no partition of '{context.title}' that has rows is {partitions}",
+            hint="the system table $partitions lists those that have.",
+        )
+    now = context.runtime.clock.now_millis()
+    storage = context.storage
+
+    def mark(row: bytes) -> DonePartition:
+        label, path = _named(row, schema)
+        first = _first_marked(storage, path) or now
+        storage.put(path, json.dumps({"creationTime": first, "modificationTime": now}).encode())
+        return DonePartition(label, path, _moment(first), _moment(now))
+
+    return tuple(sorted(each(mark, rows, at=storage), key=lambda done: done.partition))
+
+
+def unmark(context: TableContext, schema: TableSchema, rows: Iterable[bytes]) -> None:
+    """Remove the marks of partitions that are no more on main, so that rows which come later are not taken for complete."""
+    if _is_other_branch(context):
+        return
+    context.storage.delete_many([_named(row, schema)[1] for row in rows])
+
+
+def _is_other_branch(context: TableContext) -> bool:
+    return context.branch is not None and context.main_generation is None
+
+
+def _named(row: bytes, schema: TableSchema) -> tuple[str, str]:
+    """Return the label of a partition, and the path of its mark."""
+    fields = schema.partition_fields
+    values = decode_row([f.type for f in fields], row, where="a partition")
+    folder = partition_path(
+        fields,
+        values,
+        legacy_names=PARTITION_LEGACY_NAME.of(schema.options),
+        default_name=PARTITION_DEFAULT_NAME.of(schema.options),
+    )
+    return partition_label(fields, values), f"{folder}/{SUCCESS_FILE}"
+
+
+def _first_marked(storage: Storage, path: str) -> int | None:
+    """Return when a partition was marked for the first time; None if it was not, or its mark cannot be read."""
+    try:
+        found = json.loads(storage.get(path))
+    except (NotFoundError, ValueError):
+        return None
+    first = found.get("creationTime") if isinstance(found, dict) else None
+    return first if type(first) is int and 0 <= first < 1 << 47 else None
+
+
+def _moment(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, UTC)

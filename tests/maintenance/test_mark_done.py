@@ -1,0 +1,115 @@
+"""Partitions are marked as done by a file in their folder, as schedulers know it from Paimon."""
+
+import datetime as dt
+import json
+
+import pytest
+
+import anabranch
+from anabranch.cli.main import run
+
+
+@pytest.fixture
+def table(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.t", "id BIGINT, day DATE, kind STRING", partition_by=["day", "kind"])
+    day = dt.date(2026, 1, 1)
+    rows = [(1, day, "a"), (2, day, None), (3, day + dt.timedelta(1), "a b/c")]
+    table.append([dict(zip(("id", "day", "kind"), row, strict=True)) for row in rows])
+    return table
+
+
+def marks(tmp_path):
+    home = tmp_path / "db.db/t"
+    return {
+        str(path.parent.relative_to(home)): json.loads(path.read_text()) for path in home.rglob("_SUCCESS")
+    }
+
+
+def folders_of_data(tmp_path):
+    home = tmp_path / "db.db/t"
+    return {str(path.parent.parent.relative_to(home)) for path in home.rglob("data-*.parquet")}
+
+
+def test_the_mark_lies_where_the_files_lie(table, tmp_path):
+    assert len(table.mark_partition_done("day >= '2026-01-01'")) == 3
+    assert {*marks(tmp_path)} == folders_of_data(tmp_path)
+
+
+def test_marking_again_keeps_the_first_time(table, tmp_path):
+    [done] = table.mark_partition_done({"day": "2026-01-02"})
+    assert done.partition == "day=2026-01-02/kind=a b%2Fc"
+    [(_, first)] = marks(tmp_path).items()
+    assert first["creationTime"] == first["modificationTime"] == round(done.marked.timestamp() * 1000)
+    (tmp_path / "db.db/t" / done.path).write_text(json.dumps({"creationTime": 5, "modificationTime": 6}))
+    [again] = table.mark_partition_done([{"day": dt.date(2026, 1, 2), "kind": "a b/c"}])
+    [(_, second)] = marks(tmp_path).items()
+    assert second == {"creationTime": 5, "modificationTime": round(again.marked.timestamp() * 1000)}
+    assert again.first_marked.timestamp() == 0.005
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"\xff", b"[]", b'{"creationTime": "x"}', b'{"creationTime": 1e999}']
+)
+def test_a_mark_that_cannot_be_read_is_made_anew(table, tmp_path, damaged):
+    [done] = table.mark_partition_done({"day": "2026-01-02"})
+    (tmp_path / "db.db/t" / done.path).write_bytes(damaged)
+    [again] = table.mark_partition_done({"day": "2026-01-02"})
+    assert again.first_marked == again.marked
+
+
+def test_nobody_else_takes_notice_of_it(table, tmp_path):
+    before = table.scan().to_arrow()
+    table.mark_partition_done("kind = 'a'")
+    table.compact(full=True)
+    cleaned = table.remove_orphan_files("0 s")
+    assert cleaned.files.height == 0
+    assert len(marks(tmp_path)) == 1
+    assert table.verify(deep=True).ok
+    assert table.scan().to_arrow().sort_by("id") == before.sort_by("id")
+
+
+def test_a_partition_that_expires_loses_its_mark(table, tmp_path):
+    table.append([{"id": 9, "day": dt.date(2999, 1, 1), "kind": "a"}])
+    table.mark_partition_done("kind = 'a' or kind is null")
+    assert len(marks(tmp_path)) == 3
+    table.expire_partitions("1 d", dry_run=True)
+    assert len(marks(tmp_path)) == 3
+    table.expire_partitions("1 d")
+    assert [folder.rpartition("/")[2] for folder in marks(tmp_path)] == ["kind=a"]
+
+
+def test_a_branch_takes_no_mark_of_main_away(table, tmp_path):
+    table.mark_partition_done("kind = 'a'")
+    table.create_tag("good")
+    table.create_branch("fix", tag="good")
+    table.branch("fix").append([{"id": 9, "day": dt.date(2999, 1, 1), "kind": "a"}])
+    assert table.branch("fix").expire_partitions("1 d").partitions
+    assert len(marks(tmp_path)) == 1
+
+
+def test_what_cannot_be_marked_is_refused(table, tmp_path):
+    table.create_tag("good")
+    table.create_branch("fix", tag="good")
+    for chosen, at, said in [
+        ({"day": "2025-01-01"}, table, "has rows"),
+        ({"id": 1}, table, "no partition column"),
+        ({"day": "2026-01-01"}, table.branch("fix"), "is a branch"),
+        ({"day": "2026-01-01"}, table.at("good"), "good"),
+    ]:
+        with pytest.raises(anabranch.AnabranchError, match=said):
+            at.mark_partition_done(chosen)
+    plain = anabranch.connect(str(tmp_path)).create_table("db.plain", "id BIGINT")
+    with pytest.raises(anabranch.InvalidInputError, match="has no partitions"):
+        plain.mark_partition_done("id = 1")
+    assert marks(tmp_path) == {}
+
+
+def test_on_the_command_line(table, tmp_path, capsys):
+    asked = ["-w", str(tmp_path), "mark-partition-done", "db.t"]
+    assert run(asked) != 0
+    assert "no partition is named" in capsys.readouterr().err
+    assert run([*asked, "-p", "day=2026-01-01/kind=a", "-p", "day=2026-01-02", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["partition"] for one in found] == ["day=2026-01-01/kind=a", "day=2026-01-02/kind=a b%2Fc"]
+    assert len(marks(tmp_path)) == 2
