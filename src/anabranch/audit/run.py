@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from anabranch.audit.check_kinds import COUNTING, READERS
 from anabranch.audit.checks_file import Checks, Item
@@ -109,11 +108,7 @@ class Verdict:
     def _samples(self) -> Iterator[str]:
         for check in self.failed:
             for row in check.sample:
-                yield f"  {check.name}: {_as_json(row)}"
-
-
-def _as_json(row: Any) -> str:
-    return json.dumps(row, ensure_ascii=False)
+                yield f"  {check.name}: {json.dumps(row, ensure_ascii=False)}"
 
 
 def audit(sides: Sides, file: Checks, *, by: str | None = None) -> Verdict:

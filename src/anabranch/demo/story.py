@@ -25,7 +25,6 @@ from anabranch.demo.tables import prepare
 from anabranch.demo.terminal import Program, Terminal
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
 from anabranch.lake import Lake, connect
-from anabranch.table import Table
 
 TIMEOUT_SECONDS = 600
 HERE = Path(__file__).parent
@@ -303,11 +302,8 @@ class _Story:
         return self.flights.filter(pc.is_in(self.flights["flight_id"], ids.combine_chunks()))
 
     def _rows(self, name: str) -> int:
-        snapshot = self._table(name).snapshot
+        snapshot = self.lake.table(name).snapshot
         return 0 if snapshot is None else snapshot.total_record_count or 0
-
-    def _table(self, name: str) -> Table:
-        return self.lake.table(name)
 
     def _wait(self, done: Callable[[], bool], *programs: Program) -> None:
         """Wait for a condition. Raises `AnabranchError` on timeout, or if a program it depends on ends."""

@@ -123,7 +123,7 @@ def _sources(entry: LineageEntry) -> Mapping[str, str] | None:
         at: Mapping[str, Place] | None = places(read, read.end)
         if at is None:
             return None
-        if not _is_state(read):
+        if not (isinstance(read, TableInput) and read.is_state):
             found |= {key: _name(read, key) for key in at}
     return found
 
@@ -131,7 +131,3 @@ def _sources(entry: LineageEntry) -> Mapping[str, str] | None:
 def _name(read: Input, key: str) -> str:
     kind, name = title_of(read, key)
     return f"{'topic' if kind == 'kafka' else kind} {name}"
-
-
-def _is_state(read: Input) -> bool:
-    return isinstance(read, TableInput) and read.is_state

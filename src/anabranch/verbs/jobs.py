@@ -280,11 +280,12 @@ def _seen(found: Sequence[SeenJob], code: int = 0) -> Answer:
         )
         for one in found
     ]
-    return Answer(Lines([_plain(one) for one in found]), grid, rows=rows, code=code)
-
-
-def _plain(one: SeenJob) -> dict[str, object]:
-    return {**asdict(one), "late_seconds": one.late_seconds}
+    return Answer(
+        Lines([{**asdict(one), "late_seconds": one.late_seconds} for one in found]),
+        grid,
+        rows=rows,
+        code=code,
+    )
 
 
 def _row(one: SeenJob) -> list[str]:

@@ -231,7 +231,7 @@ def check_file_name(name: str, *, path: str) -> None:
     Raises:
         CorruptTableError: the name is empty, ``.`` or ``..``, or has a separator or a control character.
     """
-    if name in ("", ".", "..") or "/" in name or "\\" in name or not _is_printable(name):
+    if name in ("", ".", "..") or "/" in name or "\\" in name or _UNPRINTABLE.search(name):
         raise CorruptTableError(
             f"names the file {name!r}; expected a plain file name without separators",
             path=path,
@@ -240,10 +240,6 @@ def check_file_name(name: str, *, path: str) -> None:
 
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-
-
-def _is_printable(name: str) -> bool:
-    return _UNPRINTABLE.search(name) is None
 
 
 def _suffix(name: str, prefix: str) -> str | None:

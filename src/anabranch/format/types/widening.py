@@ -118,14 +118,10 @@ def _advice(old: t.DataType) -> str:
             return "take a DECIMAL with at least as many digits before and after the point."
         case t.VarCharType():
             return "take a longer VARCHAR, or STRING."
-    names = [_spelling(wider) for wider in _WIDER.get(type(old), ())]
+    names = [wider().spelling for wider in _WIDER.get(type(old), ())]
     if not names:
         return "add a column of the new type instead, and drop the old one."
     return f"it can become {', '.join(names)}; for another type add a new column."
-
-
-def _spelling(data_type: type[t.DataType]) -> str:
-    return data_type().spelling
 
 
 # The type in which values of two types are compared: each side keeps every value it has.

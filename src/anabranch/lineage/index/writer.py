@@ -88,7 +88,7 @@ def put_commits(
     if kept is None:
         kept = 0 if above is None else _newest_before(connection, branch, above)
     removed += _delete(connection, branch, kept + 1, above, newest)
-    _put_gaps(connection, branch, [*ids, kept or _begin(line)], kept)
+    _put_gaps(connection, branch, [*ids, kept or (0 if line.fork is None else line.fork.snapshot)], kept)
     summarise(connection, branch, None if removed else kept)
     _put_newest(connection, branch, head)
     return CommitCounts(len(ids), removed)
@@ -128,10 +128,6 @@ def _newest_before(connection: sa.Connection, branch: int, snapshot: int) -> int
         COMMITS.c.branch == branch, COMMITS.c.snapshot < snapshot
     )
     return connection.scalar(wanted) or 0
-
-
-def _begin(line: Line) -> int:
-    return 0 if line.fork is None else line.fork.snapshot
 
 
 def _put_gaps(connection: sa.Connection, branch: int, ids: Sequence[int], kept: int) -> None:

@@ -67,7 +67,7 @@ class Events:
             run=Run(runId=commit_run(last), facets=self._run_facets(told)),
             job=Job(self.job_namespace, entry.job, facets=job_facets(entry)),
             inputs=self._inputs(told),
-            outputs=self._outputs(told),
+            outputs=[self._output(commits) for commits in _by_branch(told).values()],
         )
 
     # Facets
@@ -130,9 +130,6 @@ class Events:
             )
             for name, found in ranges.items()
         ]
-
-    def _outputs(self, told: Told) -> list[OutputDataset]:
-        return [self._output(commits) for commits in _by_branch(told).values()]
 
     def _output(self, commits: Sequence[Commit]) -> OutputDataset:
         last = commits[-1]

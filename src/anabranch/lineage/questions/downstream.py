@@ -91,7 +91,7 @@ class _Downstream(Walk):
         while found:
             found, left = False, []
             for branch, read in waiting:
-                if self._has_taken(branch, read):
+                if self._meets(branch, self.commits.get(branch), read):
                     found = self._take(branch, read) or found
                 else:
                     left.append((branch, read))
@@ -115,9 +115,6 @@ class _Downstream(Walk):
                 for read in self.store.readers(other, first, last):
                     if self._meets(branch, ids, read):
                         yield read
-
-    def _has_taken(self, branch: str, read: Read) -> bool:
-        return self._meets(branch, self.commits.get(branch), read)
 
     def _meets(self, branch: str, ids: Ids | None, read: Read) -> bool:
         if not ids:

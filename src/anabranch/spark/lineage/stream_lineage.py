@@ -203,7 +203,9 @@ def held_in_state(
     former = (*known.former, *_former_mains(before, offsets)) if offsets is not None else known.former
     problems = (*known.problems, *lookups.problems)
     kept = Held(
-        _with_lookups(known.lookups, lookups.inputs), _without_doubles(former), tuple(dict.fromkeys(problems))
+        _with_lookups(known.lookups, lookups.inputs),
+        tuple(dict.fromkeys(former)),
+        tuple(dict.fromkeys(problems)),
     )
     if kept != known or batch == 0:
         checkpoint.storage.put(HELD_FILE, kept.to_json().encode())
@@ -249,7 +251,3 @@ def _with_lookups(known: Iterable[Input], new: Iterable[Input]) -> tuple[Input, 
         elif read not in others:
             others.append(read)
     return (*tables.values(), *others)
-
-
-def _without_doubles(reads: Iterable[TableInput]) -> tuple[TableInput, ...]:
-    return tuple(dict.fromkeys(reads))

@@ -59,7 +59,7 @@ def generations(
         schema_of: the schema of an id.
         case_sensitive: whether Spark tells names apart by their case.
     """
-    alike = _exact if case_sensitive else str.lower
+    alike = str if case_sensitive else str.lower
     clash = _clash(schema, alike)
     if clash is not None:
         return clash
@@ -93,10 +93,6 @@ def generations(
             return made
         found.append(made)
     return found if found[0].schema_ids or len(found) == 1 else found[1:]
-
-
-def _exact(name: str) -> str:
-    return name
 
 
 def _clash(schema: TableSchema, alike: Callable[[str], str]) -> Obstacle | None:

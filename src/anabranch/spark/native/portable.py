@@ -107,12 +107,8 @@ class _ScanReader(DataSourceReader):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_scan": _bare(self._scan)}
-
-
-def _bare(scan: Scan) -> Scan:
-    """Return the scan without its cached plan, which is large, and not needed where rows are read."""
-    return replace(scan, limit=None)
+        # A copy without its cached plan, which is large, and not needed where rows are read.
+        return {"_scan": replace(self._scan, limit=None)}
 
 
 def described_scan(options: Mapping[str, str]) -> Scan:

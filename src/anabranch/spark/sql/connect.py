@@ -7,6 +7,7 @@ writes tables is understood here. The answers are Spark's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from anabranch.errors import InvalidInputError, NotFoundError, SqlError, UnsupportedFeatureError
@@ -78,7 +79,7 @@ class Portable:
             ("ALTER", "TABLE"): tables.alter,
             ("COMMENT", "ON", "TABLE"): tables.comment,
             ("TRUNCATE", "TABLE"): tables.truncate,
-            ("CALL",): self._call,
+            ("CALL",): partial(call, self._spark, self._names, self._tables),
             ("CREATE", "TABLE"): _refuse_creation,
             ("CREATE", "OR", "REPLACE", "TABLE"): _refuse_creation,
             ("REPLACE", "TABLE"): _refuse_creation,
@@ -165,10 +166,6 @@ class Portable:
                 f"database '{name}' does not exist", hint="SHOW DATABASES lists those there are."
             )
         self._names.database = name
-
-    def _call(self, reader: WordReader) -> DataFrame:
-
-        return call(self._spark, self._names, self._tables, reader)
 
     def _cache(self, reader: WordReader) -> DataFrame:
         """Execute CACHE TABLE; refuse AS queries, as text that Spark caches cannot contain frames."""

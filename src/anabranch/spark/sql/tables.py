@@ -18,7 +18,7 @@ from anabranch.errors import (
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of
 from anabranch.expr.parse import parse
 from anabranch.format.schema.ddl import parse_columns
-from anabranch.format.types.data_types import CharType, DataType, Field, VarCharType
+from anabranch.format.types.data_types import CharType, DataType, VarCharType
 from anabranch.options import DYNAMIC_PARTITION_OVERWRITE, WATERMARK_SOURCE_COLUMN
 from anabranch.spark.catalog.properties import TableDefinition, table_properties
 from anabranch.spark.sql.create import CreateTable, DropIfExists, changes
@@ -143,7 +143,8 @@ class TableStatements:
             )
         if not there and not new.creates:
             self.open(identifier.full_name)
-        fields = self._fields(new, frame)
+        # What a query gives may be null, as in Spark's own CREATE TABLE AS SELECT, whatever its literals say.
+        fields = parse_columns(new.columns) if frame is None else fields_from_spark(frame.schema.toNullable())
         definition = TableDefinition(fields, new.partition_by, table_properties(new.options), new.comment)
         if there:
             self._replace(self.open(identifier.full_name), definition, frame)
@@ -260,10 +261,6 @@ class TableStatements:
                 f"database '{database}' does not exist", hint=f"CREATE DATABASE {database} makes it."
             )
         return self._names.tables(database)
-
-    def _fields(self, new: CreateTable, frame: DataFrame | None) -> tuple[Field, ...]:
-        # What a query gives may be null, as in Spark's own CREATE TABLE AS SELECT, whatever its literals say.
-        return parse_columns(new.columns) if frame is None else fields_from_spark(frame.schema.toNullable())
 
     def _create(self, identifier: Identifier, new: TableDefinition, frame: DataFrame | None) -> None:
         context = self._names.files.create_table(
