@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
-from anabranch.format.text.json_object import check_version
+from anabranch.format.text.json_object import JsonObject
+from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 
 BRANCH_PROPERTY = "anabranch.branch"
 """Identity of the branch a snapshot was made on."""
@@ -44,17 +45,16 @@ LEFTOVER_PROPERTY = "anabranch.leftover"
 """Stamp of the overtaken writer's snapshot in whose place this one was stored."""
 
 
-_VERSION: Final = 1
 MERGE_USER: Final = "merge:"
 """Prefix of the commit users of merges; the uuid of the branch follows."""
 
 
 @dataclass(frozen=True, slots=True)
-class MergeFacts:
+class MergeFacts(JsonFile):
     """Merge metadata of a snapshot."""
 
-    branch_uuid: str
-    branch: str
+    branch_uuid: Annotated[str, Stored(key="branch")]
+    branch: Annotated[str, Stored(key="name")]
     """Its name."""
     head: SnapshotRef
     """The snapshot of the branch that was merged."""
@@ -64,45 +64,20 @@ class MergeFacts:
     """Those of them where both sides had changes and a person chose the branch's."""
     ours: frozenset[bytes] = frozenset()
     """Partition rows that a person chose to leave as they are on main."""
-    is_ended: bool = False
+    is_ended: Annotated[bool, Stored(key="ended")] = False
     """Whether this only marks a merge as ended without merging, so that a delayed process stops."""
 
     def to_text(self) -> str:
         """The value of the property."""
-        return json.dumps(
-            {
-                "version": _VERSION,
-                "branch": self.branch_uuid,
-                "name": self.branch,
-                "head": self.head.to_dict(),
-                "replaced": sorted(row.hex() for row in self.replaced),
-                "theirs": sorted(row.hex() for row in self.theirs),
-                "ours": sorted(row.hex() for row in self.ours),
-                "ended": self.is_ended,
-            },
-            separators=(",", ":"),
-        )
+        return json.dumps({"version": self.VERSION, **self.to_dict()}, separators=(",", ":"))
 
 
 def merge_facts(snapshot: Snapshot | PastSnapshot) -> MergeFacts:
     """Parse the merge metadata of a snapshot. Raises `CorruptTableError` if it is missing or unreadable."""
     where = f"snapshot {snapshot.id}"
     try:
-        value = json.loads(snapshot.properties[MERGE_PROPERTY])
-        check_version(value.get("version"), _VERSION, path=where)
-        replaced, theirs, ours = (
-            frozenset(bytes.fromhex(row) for row in value[key]) for key in ("replaced", "theirs", "ours")
-        )
-        return MergeFacts(
-            str(value["branch"]),
-            str(value["name"]),
-            SnapshotRef.from_dict(value["head"], where=where),
-            replaced,
-            theirs,
-            ours,
-            bool(value["ended"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return MergeFacts.from_json(snapshot.properties.get(MERGE_PROPERTY, "").encode(), path=where)
+    except CorruptTableError as error:
         raise CorruptTableError(f"property '{MERGE_PROPERTY}' cannot be read", path=where) from error
 
 
@@ -112,21 +87,18 @@ def is_marker(snapshot: Snapshot) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceFacts:
+class ReplaceFacts(JsonRecord):
     """Branch and snapshot whose content main was given, by whom and why."""
 
-    taken: SnapshotRef
+    taken: Annotated[SnapshotRef, Stored(key="by")]
     branch: str | None
     """The branch's name at the time."""
-    by: str | None = None
-    reason: str | None = None
+    by: Annotated[str | None, Stored(key="madeBy", seldom=True)] = None
+    reason: Annotated[str | None, Stored(seldom=True)] = None
 
     def to_properties(self) -> Mapping[str, str]:
         """Return these facts as snapshot properties."""
-        said: dict[str, Any] = {"by": self.taken.to_dict(), "branch": self.branch}
-        said |= {} if self.by is None else {"madeBy": self.by}
-        said |= {} if self.reason is None else {"reason": self.reason}
-        return {REPLACE_PROPERTY: json.dumps(said)}
+        return {REPLACE_PROPERTY: json.dumps(self.to_dict())}
 
 
 def replace_facts(snapshot: Snapshot | PastSnapshot) -> ReplaceFacts | None:
@@ -135,9 +107,6 @@ def replace_facts(snapshot: Snapshot | PastSnapshot) -> ReplaceFacts | None:
     if text is None:
         return None
     try:
-        said = json.loads(text)
-        taken = SnapshotRef.from_dict(said["by"], where=f"snapshot {snapshot.id}")
-    except (ValueError, KeyError, TypeError, CorruptTableError):
+        return ReplaceFacts.from_object(JsonObject.parse(text.encode(), path=f"snapshot {snapshot.id}"))
+    except CorruptTableError:
         return None
-    texts = (said.get(key) for key in ("branch", "madeBy", "reason"))
-    return ReplaceFacts(taken, *(text if isinstance(text, str) else None for text in texts))
