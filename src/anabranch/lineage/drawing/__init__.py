@@ -27,11 +27,11 @@ def drawn(trace: Trace, format: str) -> str:
         case "json":
             return json.dumps(trace.to_dict(), ensure_ascii=False, indent=2) + "\n"
         case "dot":
-            from anabranch.lineage.drawing.dot import as_dot
+            from anabranch.lineage.drawing.graphs import as_dot
 
             return as_dot(trace)
         case "mermaid":
-            from anabranch.lineage.drawing.mermaid import as_mermaid
+            from anabranch.lineage.drawing.graphs import as_mermaid
 
             return as_mermaid(trace)
         case "svg":
