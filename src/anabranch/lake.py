@@ -254,6 +254,8 @@ class Lake:
         checks: str | os.PathLike[str] | None = None,
         run: bool = False,
         name: str | None = None,
+        checkpoint: str | None = None,
+        checkpoints: str | None = None,
     ) -> CascadePlan | CascadeResult:
         """Correct a table from a tag, and everything made from it, and publish all of it together.
 
@@ -264,28 +266,32 @@ class Lake:
             checks: file of checks that the corrected table must pass before anything is published.
             run: do it, which needs a Spark session; else only the plan is made, and nothing is changed.
             name: of the branches; derived from table and tag if None. Another name begins the same correction anew.
+            checkpoint: folder of the checkpoint, if a single job is to run.
+            checkpoints: folder with the checkpoints of all jobs, by their names and branches; of the warehouse if None.
 
         Returns:
             The plan, or with `run` the result. Called again after a failure it continues where it was.
 
         Raises:
             NotFoundError: there is no such table or tag.
-            InvalidInputError: the tag is not in the history of main, or the lake has no Spark session.
+            InvalidInputError: the tag is not in the history of main, the lake has no Spark session, or one checkpoint is named
+                for several jobs.
             CommitConflictError: an audit failed, or the mains cannot be replaced; all mains are as they were.
             JobTakenError: another process carries it out.
         """
-        from anabranch.cascade.correct import plan_correction, run_correction
+        from anabranch.cascade import CascadeOptions, plan_correction, run_correction
         from anabranch.jobs.load import load
 
         declared = load(jobs).jobs if isinstance(jobs, str | os.PathLike) else tuple(jobs)
         if not run:
-            return plan_correction(self, table, from_tag, declared, name=name)
+            return plan_correction(self, table, from_tag, declared, name=name, checkpoints=checkpoints)
         if self._spark is None:
             raise InvalidInputError(
                 f"correcting '{table}' runs jobs, which needs Spark, and the lake was opened without",
                 hint="open it with anabranch.connect(warehouse, spark=spark).",
             )
-        return run_correction(self, table, from_tag, declared, name=name, checks=checks)
+        how = CascadeOptions(checkpoint=checkpoint, checkpoints=checkpoints)
+        return run_correction(self, table, from_tag, declared, how, name=name, checks=checks)
 
     def sql(self, statement: str) -> Any:
         """Run a SQL statement, with the lake as the current catalog and ``default`` as its first database.

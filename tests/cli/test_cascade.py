@@ -70,6 +70,24 @@ def test_a_plan_is_told_with_what_comes_next(cli, tmp_path):
     assert [step["table"] for step in found["steps"]] == ["db.clean", "db.big"]
 
 
+@pytest.mark.parametrize("verb", ["cascade", "correct"])
+def test_where_checkpoints_are_is_said_as_to_run(cli, lake, tmp_path, verb):
+    lake.table("db.orders").create_tag("start", 1)
+    what = ["db.orders", *(["--from-tag", "start"] if verb == "correct" else [])]
+    file = tmp_path / "jobs.py"
+    file.write_text(JOBS)
+    given = [*what, "--jobs", str(file), "--yes"]
+    told = cli(*given, "--checkpoints", "my folder", verb=verb)
+    assert "next: anabranch " in told
+    assert told.rstrip().endswith(" --checkpoints 'my folder'")
+    told = cli(*given, "--run", "--checkpoint", "one", verb=verb, code=2)
+    assert "one checkpoint is named for 2 jobs" in told
+    assert "--checkpoints" in told
+    told = cli(*given, "--run", "--checkpoint", "one", "--checkpoints", "all", verb=verb, code=2)
+    assert "give one of them" in told
+    assert lake.table("db.clean").branches() == [], "nothing is begun"
+
+
 def test_what_was_published_is_listed_and_taken_back(cli, lake):
     run_cascade(lake, "db.orders", CHAIN, runner=run_embedded)
     assert "nothing to do: no table contains anything" in cli("db.orders")

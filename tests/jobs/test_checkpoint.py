@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import CorruptTableError
-from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
+from anabranch.jobs.checkpoint import (
+    Beginning,
+    JobCheckpoint,
+    checkpoints_of,
+    default_checkpoint,
+    opened,
+)
 from anabranch.jobs.code import code_version
 from anabranch.spark.context.notices import remove_abandoned
 from anabranch.storage.open import open_storage
@@ -105,3 +111,22 @@ def test_folders_of_killed_processes_are_removed(tmp_path):
         (tmp_path / name / "blockmgr-1").mkdir(parents=True)
     remove_abandoned(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(stays)
+
+
+def test_a_folder_for_the_checkpoints_of_all_jobs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wh/_checkpoints/clean@fix").mkdir(parents=True)
+    for root in (str(tmp_path / "all"), f"{tmp_path}/all/", "all"):
+        main = default_checkpoint(str(tmp_path / "wh"), "clean", None, {}, root)
+        assert (main.location, main.copies) == (f"{tmp_path}/all/clean", None)
+    far = default_checkpoint("memory://lake-3/wh", "clean", "fix", {}, "all")
+    assert far.location == f"{tmp_path}/all/clean@fix"
+    assert far.copies.url.endswith("wh/_checkpoints/@copies/clean@fix"), "state outlives the disk there too"
+    assert default_checkpoint("memory://lake-3/wh", "clean", None, {}, "memory://other/all").copies is None
+    for name in ("clean", "clean@fix", "clean2"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+    found = [one.location for one in checkpoints_of(str(tmp_path / "wh"), "clean", {}, "all")]
+    assert sorted(found) == [
+        f"{tmp_path}/{name}" for name in ("all/clean", "all/clean@fix", "wh/_checkpoints/clean@fix")
+    ]
+    assert list(checkpoints_of(str(tmp_path / "wh"), "clean", {}, "missing")) != [], "those of the warehouse"

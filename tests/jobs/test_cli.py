@@ -50,10 +50,19 @@ def test_the_plan_is_shown_in_the_order_of_the_starts(cli, tmp_path):
         (("--available-now", "--once"), 2, "give one of the two"),
         (("--conf", "x"), 2, "write --option key=value"),
         (("--max-restarts", "-1"), 2, "--max-restarts"),
+        (("--checkpoint", "a", "--checkpoints", "b"), 2, "give one of them"),
+        (("--checkpoint", "a", "--checkpoints", "b", "--dry-run"), 2, "give one of them"),
     ],
 )
 def test_wrong_use_is_told(cli, words, code, said):
     assert said in cli(CLEAN, *words, code=code).err
+
+
+def test_several_jobs_have_no_single_checkpoint(cli):
+    both = DAILY + CLEAN.replace("import anabranch", "")
+    said = cli(both, "--checkpoint", "a", code=2).err
+    assert "one checkpoint is named for 2 jobs" in said
+    assert "--checkpoints" in said
 
 
 def test_a_wrong_file_is_told_without_a_trace(cli):

@@ -1,6 +1,7 @@
 """`CALL lake.sys.correct` and `cascade`, through the session's own SQL and through `lake.sql`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from anabranch import InvalidInputError
 from anabranch.jobs.load import load
 from anabranch.jobs.run import Run, Schedule, run_jobs
 from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.storage.open import local_folder
 
 FILE = """
 import anabranch
@@ -40,7 +42,8 @@ def test_a_correction_by_sql(spark, warehouse, tmp_path):
     lake.table("db.clean").create_tag("good")
     lake.table("db.raw").append([{"id": 2, "v": 10}])
     run()
-    given = f"table => 'db.clean', from_tag => 'good', jobs => '{right}'"
+    place = f"checkpoints => '{tmp_path / 'checkpoints'}'"
+    given = f"table => 'db.clean', from_tag => 'good', jobs => '{right}', {place}"
     plan = spark.sql(f"CALL calls.sys.correct({given})").collect()
     assert [(row["table"], row["fork"], row["anew"], row["published"]) for row in plan] == [
         ("db.clean", 1, 1, False),
@@ -57,6 +60,13 @@ def test_a_correction_by_sql(spark, warehouse, tmp_path):
     ]
     assert values(lake, "db.clean") == [(1, 0), (2, 20)]
     assert values(lake, "db.big") == [(1, 1), (2, 21)]
+    made = sorted(folder.name for folder in (tmp_path / "checkpoints").iterdir())
+    assert made == ["big@correct-db.clean-good", "clean@correct-db.clean-good"]
+    of_warehouse = (Path(local_folder(lake.url)) / "_checkpoints").iterdir()
+    assert {folder.name for folder in of_warehouse} == {"clean", "big"}
+    alone = given.replace("checkpoints =>", "name => 'alone', checkpoint =>")
+    with pytest.raises(InvalidInputError, match="one checkpoint is named for 2 jobs"):
+        lake.sql(f"CALL lake.sys.correct({alone}, run => true)")
     assert spark.sql(f"CALL calls.sys.correct({given}, run => true)").collect() == [], "nothing is left to do"
     undone = spark.sql(
         "CALL calls.sys.correct(table => 'db.clean', from_tag => 'good', undo => true)"

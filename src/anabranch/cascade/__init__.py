@@ -3,7 +3,7 @@
 from anabranch.cascade.correct import plan_correction, run_correction, undo_correction
 from anabranch.cascade.plan import plan_cascade
 from anabranch.cascade.result import CascadeResult
-from anabranch.cascade.run import CascadeOptions, Runner, on_spark, run_cascade
+from anabranch.cascade.run import CascadeOptions, Runner, check_options, on_spark, run_cascade
 from anabranch.cascade.starts import SourceStart
 from anabranch.cascade.undo import undo_cascade
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
@@ -16,6 +16,7 @@ __all__ = [
     "JobPart",
     "Runner",
     "SourceStart",
+    "check_options",
     "on_spark",
     "plan_cascade",
     "plan_correction",

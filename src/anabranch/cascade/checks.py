@@ -18,7 +18,7 @@ from anabranch.cascade.work import Work
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.shell import command_line
-from anabranch.jobs.checkpoint import default_checkpoint
+from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.job import Job
@@ -48,22 +48,24 @@ def made_by(branch: TableContext, job: str) -> Iterator[tuple[Snapshot, LineageE
             yield snapshot, entry
 
 
-def check_same_code(lake: Lake, plan: CascadePlan, step: CascadeStep, job: Job, branch: TableContext) -> None:
+def check_same_code(
+    plan: CascadePlan, step: CascadeStep, job: Job, branch: TableContext, checkpoint: JobCheckpoint | None
+) -> None:
     """Raise `InvalidInputError` if a job's code has changed since it made rows, or state, on a branch.
 
-    Rows of both would be published as one. A job that had failed before its first batch may change.
+    Rows of both would be published as one. A job that had failed before its first batch may change. `checkpoint` is None
+    for a batch job; where it was lost, or another one is named now, the commits tell by which code they were made.
     """
+    if checkpoint is None:
+        return
     made = next(made_by(branch, job.name), None)
-    checkpoint = default_checkpoint(lake.url, job.name, step.branch, lake.storage_options)
     known, now = checkpoint.definitions, definition_of(job) or _UNKNOWN
     if made is None and newest_committed(checkpoint.storage) is None:
         checkpoint.forget_definitions()
         return
-    if not known:  # a batch job has no checkpoint
-        return
-    has_changed = known != {now}
-    if known == {_UNKNOWN} and made is not None:
-        has_changed = made[1].code != code_version_of(job)
+    has_changed = bool(known) and known != {now}
+    if known <= {_UNKNOWN} and made is not None:
+        has_changed = made[1].code not in (None, code_version_of(job))
     if has_changed:
         raise InvalidInputError(
             f"the code of job '{job.name}' is not that by which it has made rows of '{step.table}$branch_{step.branch}': gone on "
@@ -202,5 +204,5 @@ def _begin_anew(plan: CascadePlan, step: CascadeStep, job: str) -> str:
         return f"begin the correction anew, on branches of another name: {again} --run."
     return (
         f"begin anew: delete-branch {step.table} --name {step.branch}, remove the checkpoint of job '{job}' for it "
-        f"(_checkpoints/{job}@{step.branch}), and run the cascade again."
+        f"({job}@{step.branch}, in _checkpoints of the warehouse or where --checkpoints says), and run the cascade again."
     )

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 
 
 def plan_correction(
-    lake: Lake, table: str, from_tag: str, jobs: Sequence[Job], *, name: str | None = None
+    lake: Lake,
+    table: str,
+    from_tag: str,
+    jobs: Sequence[Job],
+    *,
+    name: str | None = None,
+    checkpoints: str | None = None,
 ) -> CascadePlan:
     """Return what a correction of a table from a tag would do, table by table. Nothing is changed.
 
@@ -40,12 +46,13 @@ def plan_correction(
         from_tag: a tag of it, up to which it is correct.
         jobs: corrected, with their names in lineage; those that write the table, and those downstream.
         name: of the branches; derived from table and tag if None. Another name begins the same correction anew.
+        checkpoints: folder with the jobs' checkpoints, if it is not that of the warehouse.
 
     Raises:
         NotFoundError: there is no such table or tag.
         InvalidInputError: the tag is not in the history of main.
     """
-    return work_of(lake, table, jobs, FromTag(from_tag, name)).plan
+    return work_of(lake, table, jobs, FromTag(from_tag, name), checkpoints=checkpoints).plan
 
 
 def run_correction(
@@ -84,7 +91,7 @@ def run_correction(
     options, stop = options or CascadeOptions(), stop or Stop()
 
     def planned() -> Work:
-        return work_of(lake, table, jobs, FromTag(from_tag, name))
+        return work_of(lake, table, jobs, FromTag(from_tag, name), checkpoints=options.checkpoints)
 
     return carry_out(lake, planned, jobs, options, checks=checks, runner=runner, stop=stop, tell=tell)
 

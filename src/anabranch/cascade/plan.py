@@ -31,23 +31,33 @@ if TYPE_CHECKING:
     from anabranch.lake import Lake
 
 
-def plan_cascade(lake: Lake, table: str, jobs: Sequence[Job] = ()) -> CascadePlan:
+def plan_cascade(
+    lake: Lake, table: str, jobs: Sequence[Job] = (), *, checkpoints: str | None = None
+) -> CascadePlan:
     """Return what has to be done in the tables derived from one whose main was replaced. Nothing is changed.
 
     Args:
         lake: the warehouse.
         table: the table that was corrected.
         jobs: those that write the tables, with their names in lineage.
+        checkpoints: folder with the jobs' checkpoints, if it is not that of the warehouse.
 
     Raises:
         NotFoundError: there is no such table, or its main was never replaced.
         InvalidInputError: the tables feed each other in a circle, or the table itself is made from what is taken out.
     """
-    return work_of(lake, table, jobs).plan
+    return work_of(lake, table, jobs, checkpoints=checkpoints).plan
 
 
 @healing
-def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None = None) -> Work:
+def work_of(
+    lake: Lake,
+    table: str,
+    jobs: Sequence[Job],
+    start: FromTag | None = None,
+    *,
+    checkpoints: str | None = None,
+) -> Work:
     """Return the plan, with all that is needed to carry it out. Raises as `plan_cascade`.
 
     With `start` the table itself is corrected as well; raises as `correction_from`.
@@ -104,6 +114,7 @@ def work_of(lake: Lake, table: str, jobs: Sequence[Job], start: FromTag | None =
         took,
         start,
         taking,
+        checkpoints,
     )
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
@@ -194,7 +205,7 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
             f"{start.problem}"
         )
     notices = (*start.notices, *_undeclared(work, writer, job))
-    state = expected_state(work.warehouse, work.storage_options, job, start.point)
+    state = expected_state(work.warehouse, work.storage_options, work.checkpoints, job, start.point)
     took = work.took[one.main.name].get(writer.job)
     return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices, state, took)
 

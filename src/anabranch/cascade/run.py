@@ -29,8 +29,9 @@ from anabranch.cascade.work import Work
 from anabranch.cascade.writers import EMPTYING
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.jobs.checkpoint import check_places
 from anabranch.jobs.job import Job
-from anabranch.jobs.prepare import Run
+from anabranch.jobs.prepare import Run, goes_on_at
 from anabranch.jobs.run import Schedule, run_jobs
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.supervise import Policy, Stop
@@ -71,6 +72,10 @@ class CascadeOptions:
     reason: str | None = None
     only: Collection[str] | None = None
     """The tables whose mains may change, as somebody has confirmed them; None for those of the plan."""
+    checkpoint: str | None = None
+    """Folder of the checkpoint, if a single job with a stream among its sources is to run."""
+    checkpoints: str | None = None
+    """Folder with the checkpoints of all jobs, by their names and branches; of the warehouse if None."""
 
 
 def run_cascade(
@@ -96,15 +101,18 @@ def run_cascade(
 
     Raises:
         NotFoundError: there is no such table, or its main was never replaced.
-        InvalidInputError: a branch of that name begins otherwise; or a named table is not to be corrected.
+        InvalidInputError: a branch of that name begins otherwise; a named table is not to be corrected; or one checkpoint is
+            named for several jobs.
         CommitConflictError: an audit failed, the plan has changed meanwhile, or the mains cannot be
             replaced. All mains are as they were.
         JobTakenError: another process carries it out.
     """
     options, stop = options or CascadeOptions(), stop or Stop()
-    return carry_out(
-        lake, lambda: work_of(lake, table, jobs), jobs, options, runner=runner, stop=stop, tell=tell
-    )
+
+    def planned() -> Work:
+        return work_of(lake, table, jobs, checkpoints=options.checkpoints)
+
+    return carry_out(lake, planned, jobs, options, runner=runner, stop=stop, tell=tell)
 
 
 def carry_out(
@@ -132,7 +140,7 @@ def carry_out(
         if told is not tell:
             work = planned()  # until now another process may have carried it out, or replaced main
         if work.plan.name == what.name:
-            _check_named(work.plan, options)
+            check_options(work.plan, options)
             return _Cascade(lake, work, options, runner or on_spark(stop), stop, told).run(jobs)
     return carry_out(lake, planned, jobs, options, runner=runner, stop=stop, tell=tell)
 
@@ -250,14 +258,16 @@ class _Cascade:
             has_run = part.is_batch and next(made_by(branch, part.job), None) is not None
             if has_run and (job.mode == "append" or is_current(self.lake, job, branch, branches)):
                 continue
-            check_same_code(self.lake, self.work.plan, step, job, branch)
+            how = Run(step.branch, checkpoint=self.options.checkpoint, checkpoints=self.options.checkpoints)
+            checkpoint = None if part.is_batch else goes_on_at(job, self.lake, how)
+            check_same_code(self.work.plan, step, job, branch, checkpoint)
             check_reads(self.work, step, part.job, branch, corrected)
             start = self.work.start(job, one, corrected)
             if start.problem is not None:
                 raise InvalidInputError(f"job '{part.job}' cannot go on: {start.problem}")
             self.tell(f"{step.table}: running {part.job} on {step.branch}")
-            how = Run(
-                branch=step.branch,
+            how = replace(
+                how,
                 source_branches=branches,
                 starts=start.options,
                 point=start.point,
@@ -325,8 +335,15 @@ def _empties(snapshot: Snapshot) -> bool:
     return entry is not None and entry.engine.query == EMPTYING.query
 
 
-def _check_named(plan: CascadePlan, options: CascadeOptions) -> None:
-    """Raise `InvalidInputError` for a table that is named and not corrected, `CommitConflictError` for one that must not be."""
+def check_options(plan: CascadePlan, options: CascadeOptions) -> None:
+    """Check how a plan is to be carried out, before anything is begun.
+
+    Raises:
+        InvalidInputError: a table is named that is not corrected, or one checkpoint for several jobs.
+        CommitConflictError: a table would change that must not.
+    """
+    running = {part.job for step in plan.steps for part in step.jobs if not part.is_batch}
+    check_places(options.checkpoint, options.checkpoints, len(running))
     unknown = sorted({*options.by_hand, *options.audits} - {*plan.tables})
     if unknown and not plan.is_done:
         raise InvalidInputError(

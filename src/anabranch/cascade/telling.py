@@ -32,10 +32,12 @@ def told_plan(plan: CascadePlan, files: Iterable[str] = (), more: Sequence[str] 
     yield f"next: {command_of(plan, given, *more)}"
 
 
-def told_result(result: CascadeResult, files: Iterable[str] = (), more: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines of a result; arguments as for `told_plan`."""
+def told_result(
+    result: CascadeResult, files: Iterable[str] = (), more: Sequence[str] = (), kept: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield the lines of a result; arguments as for `told_plan`, and `kept` says where checkpoints are, also to `run`."""
     plan = result.plan
-    files = list(files)
+    files, more = list(files), [*more, *kept]
     again = command_of(plan, files, *more)
     yield from _beside(plan)
     if plan.is_done:
@@ -50,7 +52,7 @@ def told_result(result: CascadeResult, files: Iterable[str] = (), more: Sequence
         jobs = dict.fromkeys(part.job for step in plan.steps for part in step.jobs)
         if jobs:
             named = [word for job in jobs for word in ("--job", job)]
-            yield f"next: {command_line('run', *(files or ['FILE']), *named)}"
+            yield f"next: {command_line('run', *(files or ['FILE']), *named, *kept)}"
         back = (
             ("cascade", "--undo", f"{result.group.number}") if plan.tag is None else (*_verb(plan), "--undo")
         )

@@ -45,6 +45,8 @@ class Work:
     """The tag at which the table itself begins again; None if its main was replaced already."""
     takings: Mapping[str, tuple[Taking, ...]]
     """Commits of former branches of the jobs' sources that took rows away before they became main, by table."""
+    checkpoints: str | None = None
+    """Folder with the checkpoints of all jobs, beside those of the warehouse."""
 
     def corrected(self, *, made: bool) -> dict[str, Corrected]:
         """Return the tables whose branches are read in place of main, by name.

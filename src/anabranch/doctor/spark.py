@@ -101,6 +101,6 @@ def _shared(spark: SparkSession, warehouse: str) -> Iterator[MachineCheck]:
                 "warning",
                 f"executors on {blind} do not see the place of checkpoints, {root}: jobs without state run, those with state "
                 "would keep it each on its own disk and are refused",
-                "let ANABRANCH_CHECKPOINTS name a folder that all machines share, or give such jobs --checkpoint "
+                "let ANABRANCH_CHECKPOINTS name a folder that all machines share, or give such jobs --checkpoints "
                 "s3a://bucket/folder, with Hadoop's connector.",
             )

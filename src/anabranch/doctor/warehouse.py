@@ -65,9 +65,9 @@ def checkpoint_checks(warehouse: str) -> Iterator[MachineCheck]:
         "checkpoints",
         "warning" if root is None else "failed",
         f"jobs keep them {what}: {place}, but {obstacle}",
-        "name a folder for each job with --checkpoint, or for all of them by the variable ANABRANCH_CHECKPOINTS."
+        "name a folder for them with --checkpoints, or by the variable ANABRANCH_CHECKPOINTS."
         if root is not None
-        else "run jobs where the warehouse can be written, or name a folder with --checkpoint.",
+        else "run jobs where the warehouse can be written, or name a folder with --checkpoints.",
     )
 
 

@@ -1,9 +1,9 @@
 """The checkpoint of a job: its location, and the positions the job began with.
 
 By default it lies in the warehouse, ``_checkpoints/<job>`` for main and ``_checkpoints/<job>@<branch>`` for a branch;
-databases have other names. For an object store it lies on the driver's disk. Spark keeps its logs there, the sink its
-identity (`anabranch.streaming.sink_identity`), and we, in ``anabranch/job.json``, where the sources begin. That file is
-written once, before the first batch, which is thus planned from the same positions again, even if their tag is gone.
+databases have other names. For an object store it lies on the driver's disk; a folder can be named for all of them, or
+for one. Spark keeps its logs there, the sink its identity (`anabranch.streaming.sink_identity`), and we, in ``anabranch/job.json``, where the sources begin. That file is written
+once, before the first batch, which is thus planned from the same positions again, even if their tag is gone.
 """
 
 from __future__ import annotations
@@ -206,9 +206,23 @@ def set_aside(checkpoint: JobCheckpoint, options: Mapping[str, str]) -> str | No
     return f"{above}/{aside}"
 
 
-def checkpoints_of(warehouse: str, job: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
-    """Return the checkpoints of a job in their default places, of main and of branches, and copies of them."""
-    return _checkpoints(warehouse, lambda name: name == job or name.startswith(f"{job}@"), options)
+def checkpoints_of(
+    warehouse: str, job: str, options: Mapping[str, str], root: str | None = None
+) -> Iterator[JobCheckpoint]:
+    """Return the checkpoints of a job, of main and of branches, and copies of them.
+
+    They are looked for in their default places and, if that is given, in the folder `root` of `default_checkpoint`.
+    """
+
+    def is_wanted(name: str) -> bool:
+        return name == job or name.startswith(f"{job}@")
+
+    if root is not None:
+        storage = open_storage(root, options)
+        for folder in storage.list_folders():
+            if is_wanted(folder):
+                yield opened(f"{_plain(storage.url).rstrip('/')}/{folder}", options)
+    yield from _checkpoints(warehouse, is_wanted, options)
 
 
 def all_checkpoints(warehouse: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
@@ -243,18 +257,39 @@ def local_root(warehouse: str, environment: Mapping[str, str] = os.environ) -> P
 
 
 def default_checkpoint(
-    warehouse: str, job: str, branch: str | None, options: Mapping[str, str]
+    warehouse: str, job: str, branch: str | None, options: Mapping[str, str], root: str | None = None
 ) -> JobCheckpoint:
-    """Return the default checkpoint of a job."""
+    """Return the checkpoint of a job for which none is named; below `root`, if a folder for all jobs is."""
     name = job if branch is None else f"{job}@{branch}"
+    if root is not None:
+        found = opened(f"{root.rstrip('/')}/{name}", options)
+        is_on_disk = local_folder(found.location) is not None and local_folder(warehouse) is None
+        return replace(found, copies=_copies(warehouse, name, options)) if is_on_disk else found
     in_warehouse, local = f"{_plain(warehouse).rstrip('/')}/{FOLDER}/{name}", local_root(warehouse)
     if local is None:
         return opened(in_warehouse, options)
     there = opened(in_warehouse, options)
     if there.is_in_use:
         return there  # Spark has a connector of its own, and was told to use it
-    copies = open_storage(warehouse, options).scoped(f"{FOLDER}/{_COPIES}/{name}")
-    return replace(opened(str(local / name), {}), copies=copies)
+    return replace(opened(str(local / name), {}), copies=_copies(warehouse, name, options))
+
+
+def check_places(one: str | None, root: str | None, jobs: int) -> None:
+    """Raise `InvalidInputError` if a checkpoint is named for several jobs, or a folder for all of them besides."""
+    if one is not None and root is not None:
+        raise InvalidInputError(
+            "a checkpoint is named, and a folder of checkpoints too",
+            hint="give one of them: --checkpoint for a single job, --checkpoints for all.",
+        )
+    if one is not None and jobs > 1:
+        raise InvalidInputError(
+            f"one checkpoint is named for {jobs} jobs, and each has its own",
+            hint="name a folder for the checkpoints of all of them with --checkpoints, or choose one job with --job.",
+        )
+
+
+def _copies(warehouse: str, name: str, options: Mapping[str, str]) -> Storage:
+    return open_storage(warehouse, options).scoped(f"{FOLDER}/{_COPIES}/{name}")
 
 
 def opened(location: str, options: Mapping[str, str]) -> JobCheckpoint:

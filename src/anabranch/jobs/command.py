@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import NotFoundError, UnsupportedFeatureError
 from anabranch.jobs.board import Board
+from anabranch.jobs.checkpoint import check_places
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases, Wanted, take
 from anabranch.jobs.load import NoSessionError, chosen, feeds, in_order, jobs_of, load_all, travel
@@ -76,8 +77,9 @@ def planned(warehouse: str, jobs: Sequence[Job], how: Run, spark: Spark) -> list
 
     Spark is started where it must tell whether the operators with state are the same.
 
-    Raises `InvalidInputError` if jobs feed each other in a circle.
+    Raises `InvalidInputError` if jobs feed each other in a circle, or one checkpoint is named for several.
     """
+    check_places(how.checkpoint, how.checkpoints, len(jobs))
     ordered = in_order(jobs)
     previews = {job.name: preview(job, warehouse, how) for job in ordered}
     asked = [job for job in ordered if previews[job.name].needs_spark]
@@ -124,6 +126,7 @@ def run(
         InvalidInputError: the jobs cannot be run together, or not on a branch.
         JobTakenError: another process runs one of them.
     """
+    check_places(how.checkpoint, how.checkpoints, len(jobs))
     check_spark()
     leases = _leases(warehouse, jobs, how, schedule, take_over=take_over, tell=tell)
     name = f"anabranch run {' '.join(job.name for job in jobs)}"

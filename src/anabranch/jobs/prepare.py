@@ -39,7 +39,9 @@ class Run:
     create_branch: bool = False
     """Create the branch from the tag if it does not exist."""
     checkpoint: str | None = None
-    """Folder of the checkpoint, for a single job; below the warehouse if None."""
+    """Folder of the checkpoint, for a single job; below `checkpoints` if None."""
+    checkpoints: str | None = None
+    """Folder with the checkpoints of all jobs, by their names and branches; of the warehouse if None."""
     source_branches: Mapping[str, str] = field(default_factory=dict)
     """Branches to read sources on, by the name of their table."""
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -186,10 +188,10 @@ def _checkpoint(job: Job, lake: Lake, run: Run, sink: Table) -> JobCheckpoint:
     folder = sink.context.branch
     if branch is None and folder is not None:
         # Another branch is main by now: if the job corrected it, its work there continues.
-        of_branch = default_checkpoint(lake.url, job.name, folder, lake.storage_options)
+        of_branch = default_checkpoint(lake.url, job.name, folder, lake.storage_options, run.checkpoints)
         if of_branch.writes_to(sink.branch_uuid):
             return of_branch
-    return default_checkpoint(lake.url, job.name, branch, lake.storage_options)
+    return default_checkpoint(lake.url, job.name, branch, lake.storage_options, run.checkpoints)
 
 
 def _starts(job: Job, lake: Lake, main: Table, tag: Tag) -> Starts:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
+from anabranch.jobs.checkpoint import check_places
 from anabranch.jobs.frames import SourceReading, is_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases
@@ -130,11 +131,7 @@ def stopping() -> Iterator[Stop]:
 
 def _check_together(jobs: Sequence[Job], run: Run) -> None:
     """Raise `InvalidInputError` for settings that need a single job, or jobs that do not feed each other."""
-    if run.checkpoint is not None and len(jobs) > 1:
-        raise InvalidInputError(
-            f"one checkpoint is named for {len(jobs)} jobs, and each has its own",
-            hint="leave --checkpoint out, or choose one job with --job.",
-        )
+    check_places(run.checkpoint, run.checkpoints, len(jobs))
     fed = {name: sources for name, sources in feeds(jobs).items() if sources}
     if fed and not run.is_on_main and not run.source_branches:
         name, sources = next(iter(fed.items()))

@@ -148,7 +148,7 @@ class Runner:
                 f"job '{job}' keeps state below {checkpoint.location}, which executors on {blind} do not see: they would "
                 "keep it each on its own disk, where no other could read it",
                 hint="name a folder that all machines share, or one in an object store for which Spark has a connector: "
-                "--checkpoint s3a://bucket/folder, with hadoop-aws.",
+                "--checkpoints s3a://bucket/folder, with hadoop-aws.",
             )
 
     def _made(self, job: Job, reading: SourceReading) -> Made:

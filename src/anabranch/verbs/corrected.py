@@ -52,8 +52,14 @@ class Told:
             self._tell("failed", str(error), {})
             raise
 
-    def corrected(self, made: CascadeResult, files: Sequence[str] | None, more: Sequence[str] = ()) -> Answer:
-        """Return what a correction did, and what is left."""
+    def corrected(
+        self,
+        made: CascadeResult,
+        files: Sequence[str] | None,
+        more: Sequence[str] = (),
+        kept: Sequence[str] = (),
+    ) -> Answer:
+        """Return what a correction did, and what is left; `kept` are words that say where checkpoints are."""
         from anabranch.cascade.telling import told_result
 
         is_left = not made.is_published and (made.failed or made.waiting is not None)
@@ -65,7 +71,7 @@ class Told:
             self._tell("failed", "; ".join([*troubles, *by_hand]), made.to_dict())
         return Answer(
             made.to_dict(),
-            told_result(made, files or (), more),
+            told_result(made, files or (), more, kept),
             rows=_rows(made.plan, made),
             code=1 if is_left else 0,
         )

@@ -14,6 +14,8 @@ from anabranch.verbs.groups import CORRECTIONS, groups_made
 from anabranch.verbs.parameters import (
     AcceptEmptyState,
     ByHand,
+    Checkpoint,
+    Checkpoints,
     Conf,
     Hold,
     JobFiles,
@@ -66,6 +68,8 @@ def correct(
     undo: Annotated[bool, option("Take back what it published.", "--undo")] = False,
     hold: Hold = False,
     by_hand: ByHand = None,
+    checkpoint: Checkpoint = None,
+    checkpoints: Checkpoints = None,
     accept_empty_state: AcceptEmptyState = None,
     max_restarts: MaxRestarts = 10,
     master: Master = None,
@@ -88,7 +92,13 @@ def correct(
     Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it, with 4 if another process
     carries it out.
     """
-    from anabranch.cascade import CascadeOptions, plan_correction, run_correction, undo_correction
+    from anabranch.cascade import (
+        CascadeOptions,
+        check_options,
+        plan_correction,
+        run_correction,
+        undo_correction,
+    )
 
     if sum([plan, run, undo]) > 1:
         raise InvalidInputError("--plan, --run and --undo are different things", hint="give one of them.")
@@ -106,9 +116,14 @@ def correct(
             *(("--checks", checks) if checks else ()),
             *(word for one in only or () for word in ("--only", one)),
         ]
+        kept = _kept(checkpoint, checkpoints)
         declared = _declared(caller, jobs, master if run else None, conf if run else None)
+
+        def plan_now() -> CascadePlan:
+            return plan_correction(lake, table, from_tag, declared, name=name, checkpoints=checkpoints)
+
         if not run:
-            return planned(plan_correction(lake, table, from_tag, declared, name=name), jobs, checked)
+            return planned(plan_now(), jobs, [*checked, *kept])
         if not hold:
             ask(f"correct {table} and what was made from it, and publish it?")
         options = CascadeOptions(
@@ -118,14 +133,16 @@ def correct(
             by=caller.by,
             reason=reason,
             only=only,
+            checkpoint=checkpoint,
+            checkpoints=checkpoints,
         )
-        to_do = plan_correction(lake, table, from_tag, declared, name=name)
 
         def carry_out(lake: Lake, **how: Any) -> CascadeResult:
             return run_correction(lake, table, from_tag, declared, options, name=name, checks=checks, **how)
 
+        check_options(to_do := plan_now(), options)
         made = _on_spark(caller, f"correct {table}", carry_out, (master, conf, max_restarts), to_do)
-        return told.corrected(made, jobs, checked)
+        return told.corrected(made, jobs, checked, kept)
 
 
 @verb(CORRECTIONS, "Lake.correct", columns=COLUMNS, changes=True, shows_itself=True)
@@ -153,6 +170,8 @@ def cascade(
         list[str] | None,
         option("db.table=checks.yml: checks that its branch must pass; may be repeated.", sql=None),
     ] = None,
+    checkpoint: Checkpoint = None,
+    checkpoints: Checkpoints = None,
     accept_empty_state: AcceptEmptyState = None,
     max_restarts: MaxRestarts = 10,
     master: Master = None,
@@ -170,7 +189,7 @@ def cascade(
     Exits with 1 if a job failed or something is to be done by hand, with 3 if something stands against it, with 4 if another process
     carries it out.
     """
-    from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
+    from anabranch.cascade import CascadeOptions, check_options, plan_cascade, run_cascade
 
     if sum([plan, run, undo is not None or undone, groups]) > 1:
         raise InvalidInputError(
@@ -186,22 +205,31 @@ def cascade(
             raise InvalidInputError(
                 "it is not said which table was corrected", hint="name it: cascade db.orders."
             )
+        kept = _kept(checkpoint, checkpoints)
         declared = _declared(caller, jobs, master if run else None, conf if run else None)
         if not run:
-            return planned(plan_cascade(lake, table, declared), jobs)
+            return planned(plan_cascade(lake, table, declared, checkpoints=checkpoints), jobs, kept)
         if not hold:
             ask(f"correct what was made from {table}, and publish it?")
         options = CascadeOptions(
             *(not hold, tuple(by_hand or ()), settings(audit), tuple(accept_empty_state or ())),
             *(caller.by, reason),
+            checkpoint=checkpoint,
+            checkpoints=checkpoints,
         )
-        to_do = plan_cascade(lake, table, declared)
 
         def carry_out(lake: Lake, **how: Any) -> CascadeResult:
             return run_cascade(lake, table, declared, options, **how)
 
+        check_options(to_do := plan_cascade(lake, table, declared, checkpoints=checkpoints), options)
         made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), to_do)
-        return told.corrected(made, jobs)
+        return told.corrected(made, jobs, kept=kept)
+
+
+def _kept(checkpoint: str | None, checkpoints: str | None) -> list[str]:
+    """Return the words by which commands are told where checkpoints are."""
+    given = {"--checkpoint": checkpoint, "--checkpoints": checkpoints}
+    return [word for flag, value in given.items() if value is not None for word in (flag, value)]
 
 
 def planned_correction(warehouse: str, table: str, tag: str, files: Sequence[str]) -> CascadePlan:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Grid, Lines, Shown, Watched, ago, late
 from anabranch.verbs.caller import Caller
-from anabranch.verbs.parameters import AcceptEmptyState, Conf, DryRun, settings
+from anabranch.verbs.parameters import (
+    AcceptEmptyState,
+    Checkpoint,
+    Checkpoints,
+    Conf,
+    DryRun,
+    settings,
+)
 from anabranch.verbs.verb import Called, Group, argument, option, verb
 
 if TYPE_CHECKING:
@@ -44,9 +51,8 @@ def run(
     create_branch: Annotated[
         bool, option("Create the branch from that tag if it is not there.", "--create-branch")
     ] = False,
-    checkpoint: Annotated[
-        str | None, option("Folder of the checkpoint; below the warehouse if absent.")
-    ] = None,
+    checkpoint: Checkpoint = None,
+    checkpoints: Checkpoints = None,
     accept_empty_state: AcceptEmptyState = None,
     start_anew: Annotated[
         list[str] | None,
@@ -150,6 +156,7 @@ def run(
         from_tag,
         create_branch,
         checkpoint,
+        checkpoints,
         accept_empty_state=accept_empty_state or (),
         start_anew=start_anew or (),
         renew=renew or (),

@@ -75,6 +75,16 @@ AcceptEmptyState = Annotated[
         sql=None,
     ),
 ]
+Checkpoint = Annotated[
+    str | None, option("Folder of the checkpoint of a single job; below that of --checkpoints if absent.")
+]
+Checkpoints = Annotated[
+    str | None,
+    option(
+        "Folder with the checkpoints of all jobs, <job> for main and <job>@<branch> for a branch; _checkpoints of the warehouse "
+        "if absent, for a warehouse in an object store a folder of this machine."
+    ),
+]
 MaxRestarts = Annotated[int, option("Failures in a row after which a job is given up.", min=0, sql=None)]
 
 

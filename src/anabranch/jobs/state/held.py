@@ -128,17 +128,18 @@ def _text(folder: Storage, path: str) -> str | None:
         return None
 
 
-def expected_state(warehouse: str, options: Mapping[str, str], job: Job, point: Point | None) -> str | None:
+def expected_state(
+    warehouse: str, options: Mapping[str, str], root: str | None, job: Job, point: Point | None
+) -> str | None:
     """Return how a job gets the state for a point; None if it seems to keep none.
 
-    The operators of the job are known once it runs: only then it is certain whether they are the same.
+    The operators of the job are known once it runs: only then it is certain whether they are the same. `root` is a
+    folder of checkpoints beside those of the warehouse.
     """
     if point is None:
         return None
-    former = next(
-        (one for one in checkpoints_of(warehouse, job.name, options) if query_of(one.storage) == point.query),
-        None,
-    )
+    found = checkpoints_of(warehouse, job.name, options, root)
+    former = next((one for one in found if query_of(one.storage) == point.query), None)
     if former is None:
         return "if it keeps state: rebuilt from its sources, because its former checkpoint is not there"
     if next(iter(former.storage.list_folders("state")), None) is None:

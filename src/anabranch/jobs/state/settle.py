@@ -116,7 +116,7 @@ class _Settling:
     def _former(self) -> JobCheckpoint | None:
         """Return the checkpoint of the query that made the point."""
         job = self.prepared.job.name
-        for found in checkpoints_of(self.lake.url, job, self.lake.storage_options):
+        for found in checkpoints_of(self.lake.url, job, self.lake.storage_options, self.run.checkpoints):
             if query_of(found.storage) == self.point.query:
                 return found
         main = main_of(self.prepared.table.context)

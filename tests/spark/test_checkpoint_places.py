@@ -1,0 +1,131 @@
+"""Jobs and their corrections with the folder of checkpoints that is named for all three: run, correct and cascade."""
+
+from pathlib import Path
+
+import pytest
+
+import anabranch
+from anabranch.cascade import CascadeOptions, run_cascade, run_correction
+from anabranch.errors import InvalidInputError
+from anabranch.jobs.job import job
+from anabranch.jobs.load import load
+from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.trigger import AVAILABLE_NOW
+
+
+@job("firsts", sources={"events": "db.events"}, sink="db.firsts")
+def firsts(events):
+    return events.dropDuplicates(["k"])
+
+
+def copied(change="k"):
+    @job("copies", sources={"firsts": "db.firsts"}, sink="db.copies")
+    def copies(firsts):
+        return firsts.selectExpr(f"{change} AS k")
+
+    return copies
+
+
+@pytest.fixture
+def lake(spark, warehouse):
+    lake = anabranch.connect(warehouse, spark=spark)
+    for table in ("events", "firsts", "copies"):
+        lake.create_table(f"db.{table}", "k BIGINT")
+    return lake
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    """A file that declares the job `copies`, each time with another factor."""
+
+    def declared(factor):
+        file = tmp_path / "jobs.py"
+        file.write_text(
+            "import anabranch\n"
+            f'anabranch.sql_job("copies", "SELECT k * {factor} AS k FROM firsts", '
+            'sources={"firsts": "db.firsts"}, sink="db.copies")\n'
+        )
+        return load(file).jobs
+
+    return declared
+
+
+def run(lake, *jobs, **how):
+    statuses = run_jobs(jobs, lake, Run(**how), Schedule(AVAILABLE_NOW))
+    assert {status.state.value for status in statuses} == {"ended"}, statuses
+    return {status.job: status.begun for status in statuses}
+
+
+def keys(lake, table):
+    return sorted(row["k"] for row in lake.table(table).scan().to_arrow().to_pylist())
+
+
+def test_state_goes_from_main_to_a_correction_and_on_with_main_in_one_folder(lake, tmp_path):
+    events, place = lake.table("db.events"), str(tmp_path / "all")
+    for number, ks in enumerate(([1, 2], [900])):
+        events.append([{"k": k} for k in ks])
+        run(lake, firsts, checkpoints=place)
+        if number == 0:
+            lake.table("db.firsts").create_tag("good")
+    made = lake.correct("db.firsts", from_tag="good", jobs=[firsts], checkpoints=place, run=True)
+    assert made.group is not None, made.failed or made.waiting
+    (how,) = [status.begun for status in made.statuses if status.begun is not None][:1]
+    assert how.startswith("carried"), how
+    assert {"firsts", "firsts@correct-db.firsts-good"} <= {one.name for one in Path(place).iterdir()}
+    events.append([{"k": k} for k in (1, 2, 900, 3)])
+    run(lake, firsts, checkpoints=place)  # goes on where the correction was, with its state
+    assert keys(lake, "db.firsts") == [1, 2, 3, 900]
+    assert not (Path(lake.url.removeprefix("file://")) / "_checkpoints").exists()
+
+
+def test_a_single_checkpoint_is_named_for_a_correction_and_the_run_after_it(lake, tmp_path):
+    lake.table("db.firsts").append([{"k": 1}])
+    run(lake, copied("k * 900"), checkpoint=str(tmp_path / "wrong"))
+    lake.table("db.copies").create_tag("good")
+    lake.table("db.firsts").append([{"k": 2}])
+    run(lake, copied("k * 900"), checkpoint=str(tmp_path / "wrong"))
+    right, place = copied("k * 2"), str(tmp_path / "right")
+    made = lake.correct("db.copies", from_tag="good", jobs=[right], checkpoint=place, run=True)
+    assert made.group is not None, made.failed or made.waiting
+    lake.table("db.firsts").append([{"k": 3}])
+    run(lake, right, checkpoint=place)
+    assert keys(lake, "db.copies") == [4, 6, 900]
+
+
+def test_checkpoints_that_are_named_no_more_do_not_mix_the_rows_of_two_codes(lake, tmp_path, job_file):
+    """The second run of a correction does not find the first one's checkpoints: its commits tell by which code they are."""
+    lake.table("db.firsts").append([{"k": 1}])
+    run(lake, *job_file(1))
+    lake.table("db.copies").create_tag("good")
+    lake.table("db.firsts").append([{"k": 2}])
+    run(lake, *job_file(1))
+    held = CascadeOptions(publish=False, checkpoints=str(tmp_path / "all"))
+    assert run_correction(lake, "db.copies", "good", job_file(3), held).done == ("db.copies",)
+    with pytest.raises(InvalidInputError, match="the code of job 'copies' is not that by which"):
+        run_correction(lake, "db.copies", "good", job_file(2))
+    lake.table("db.firsts").append([{"k": 4}])
+    made = run_correction(
+        lake, "db.copies", "good", job_file(3)
+    )  # the same code goes on after its last commit
+    assert made.group is not None, made.failed or made.waiting
+    assert keys(lake, "db.copies") == [1, 6, 12]
+
+
+def test_a_cascade_looks_for_the_state_of_main_there(lake, tmp_path):
+    """Nothing holds the state of the fork, so it is caught up from the newest, which is where main's job has it."""
+    events, place = lake.table("db.events"), str(tmp_path / "all")
+    events.append([{"k": 1}])
+    run(lake, firsts, checkpoints=place)
+    events.create_tag("good")
+    events.append([{"k": 900}])
+    run(lake, firsts, checkpoints=place)
+    events.create_branch("fix", "good")
+    events.branch("fix").append([{"k": 2}])
+    events.replace_main_branch("fix")
+    made = run_cascade(lake, "db.events", [firsts], CascadeOptions(checkpoints=place))
+    assert made.group is not None, made.failed or made.waiting
+    (how,) = [status.begun for status in made.statuses]
+    assert how.startswith("carried"), how
+    events.append([{"k": 1}, {"k": 3}])
+    run(lake, firsts, checkpoints=place)
+    assert keys(lake, "db.firsts") == [1, 2, 3]
