@@ -22,7 +22,7 @@ from anabranch.spark.catalog.tables import LOAD_OPTIONS
 from anabranch.spark.context.options import spelled
 from anabranch.spark.context.table_state import TABLES
 from anabranch.spark.jvm.answers import answered
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import Jvm, WithoutMetrics
 from anabranch.table import Table
 
 _CATALOG = f"{java.CONNECTOR}.catalog"
@@ -30,7 +30,7 @@ _TABLES = 32
 """Number of tables whose newest state, as given to Spark, is cached with the plans of their files."""
 
 
-class LakeCatalog(JavaProxy):
+class LakeCatalog(WithoutMetrics):
     """One warehouse in one session."""
 
     class Java:
@@ -208,9 +208,6 @@ class LakeCatalog(JavaProxy):
     def stageCreateOrReplace(self, found: Any, *arguments: Any) -> Any:  # noqa: N802
         stage = self.stageReplace if self.tableExists(found) else self.stageCreate
         return stage(found, *arguments)
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
 
     # ProcedureCatalog
 

@@ -30,7 +30,7 @@ from anabranch.spark.context.options import INCREMENTAL, refuse_catalog_options,
 from anabranch.spark.context.table_state import TableState
 from anabranch.spark.context.tables import first_view
 from anabranch.spark.jvm.callbacks import compiled, start_callbacks
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm, WithoutMetrics
 from anabranch.spark.lineage.batch_reads import reading
 from anabranch.spark.native.compiled import NotCompiledError, driver_class
 from anabranch.spark.native.scan_builder import ScanBuilder
@@ -132,7 +132,7 @@ class FormatTable(LakeTable):
         return replace(seen.scan, predicate=bind(parse(condition), seen.schema.fields))
 
 
-class FormatWrite(JavaProxy):
+class FormatWrite(WithoutMetrics):
     """A write into such a table, and what Spark builds it with."""
 
     class Java:
@@ -162,12 +162,6 @@ class FormatWrite(JavaProxy):
     def toStreaming(self) -> Any:  # noqa: N802
         into = self._into
         return stream_write(self.jvm, into.place, self._info, into.place.options, overwrite=self._overwrite)
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
 
 
 # Inheritance of catalogs by sessions made from one that has them: by ``newSession``, or by streams for batches.

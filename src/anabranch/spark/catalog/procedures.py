@@ -24,7 +24,7 @@ from anabranch.spark.catalog.called import (
 )
 from anabranch.spark.catalog.called import procedure as procedure_named
 from anabranch.spark.catalog.lookup import NoSuchTableError, Warehouse
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm, WithoutMetrics
 from anabranch.spark.native.internals import internal_rows
 from anabranch.spark.tasks.engine import SparkEngine
 from anabranch.spark.types.columns import arrow_schema, spark_schema
@@ -112,7 +112,7 @@ class Procedure(JavaProxy):
         return (declared if parameter.is_needed_in_sql else declared.defaultValue("NULL")).build()
 
 
-class ProcedureRows(JavaProxy):
+class ProcedureRows(WithoutMetrics):
     """Result rows of a procedure."""
 
     class Java:
@@ -137,12 +137,6 @@ class ProcedureRows(JavaProxy):
         rows = internal_rows(self.jvm, batch, spark_schema(self._fields)) if named else self.jvm.seq([])
         found = [rows.apply(place) for place in range(rows.length())]
         return self.jvm.array("org.apache.spark.sql.catalyst.InternalRow", found)
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
 
 
 def _value(row: Any, place: int, parameter: Parameter) -> Any:

@@ -29,7 +29,7 @@ from anabranch.spark.catalog.properties import TableDefinition
 from anabranch.spark.catalog.source import TableLocation
 from anabranch.spark.catalog.tables import Relation, shown_properties
 from anabranch.spark.catalog.writes import FrameWrite
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm, WithoutMetrics
 from anabranch.spark.tasks.frame_writer import write_frame
 from anabranch.spark.types.columns import spark_schema
 from anabranch.table import Table
@@ -170,7 +170,7 @@ _WRITE = f"{java.CONNECTOR}.write"
 _ABILITIES = ("BATCH_WRITE", "V1_BATCH_WRITE", "TRUNCATE")
 
 
-class Staged(Relation):
+class Staged(WithoutMetrics, Relation):
     """Common part of staged tables."""
 
     def __init__(self, jvm: Jvm, place: TableLocation, schema: TableSchema) -> None:
@@ -185,9 +185,6 @@ class Staged(Relation):
 
     def newWriteBuilder(self, _info: Any) -> WholeWrite:  # noqa: N802
         return WholeWrite(self.jvm, self.place, self._write)
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
 
     def _write(self, frame: DataFrame) -> None:
         raise NotImplementedError

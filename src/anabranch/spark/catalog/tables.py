@@ -23,7 +23,7 @@ from anabranch.spark.catalog.writes import WriteBuilder
 from anabranch.spark.context.options import refuse_incremental, spelled
 from anabranch.spark.context.table_state import STATE_OPTIONS, TABLES, TableState
 from anabranch.spark.jvm.answers import answered
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm, WithoutMetrics
 from anabranch.spark.lineage.batch_reads import reading
 from anabranch.spark.lineage.job_marks import taking_part
 from anabranch.spark.native.scan_builder import ScanBuilder
@@ -103,7 +103,7 @@ class Relation(JavaProxy):
         return _BATCH_READ
 
 
-class LakeTable(Relation):
+class LakeTable(WithoutMetrics, Relation):
     """One branch of a table, at its newest state or at a given moment."""
 
     class Java:
@@ -201,12 +201,6 @@ class LakeTable(Relation):
         with taking_part(self.jvm.spark):
             self.table.replace([])
         return True
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
 
     def canDeleteWhere(self, _predicates: Any) -> bool:  # noqa: N802
         raise self._refusal("DELETE")

@@ -19,7 +19,7 @@ from anabranch.spark.catalog.conditions import translated
 from anabranch.spark.catalog.native_sinks import native_batch, native_stream
 from anabranch.spark.catalog.source import TableLocation, source_write
 from anabranch.spark.context.options import spelled, table_options
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm, WithoutMetrics
 from anabranch.spark.lineage.batch_lineage import command_origin
 from anabranch.spark.lineage.job_marks import taking_part
 from anabranch.spark.native.data_files import impossible, mismatch
@@ -137,7 +137,7 @@ def known_origin(jvm: Jvm, table: Table) -> dict[str, str]:
         return {LINEAGE_ENTRY.key: command_origin(jvm, table, run)[LINEAGE_PROPERTY]}
 
 
-class FrameWrite(JavaProxy):
+class FrameWrite(WithoutMetrics):
     """A write of a whole query by one call of ours, or of the batches of a stream."""
 
     class Java:
@@ -175,12 +175,6 @@ class FrameWrite(JavaProxy):
         assert self._stream is not None, "Spark does not stream into a table that it has only staged"
         return self._stream()
 
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])
-
 
 class TableInsert(JavaProxy):
     """Insertion of the rows into the table."""
@@ -199,7 +193,7 @@ class TableInsert(JavaProxy):
             self._write(DataFrame(data, self.jvm.spark))
 
 
-class PartitionsWrite(JavaProxy):
+class PartitionsWrite(WithoutMetrics):
     """Write that replaces the partitions its rows belong to; Spark groups rows by partition first."""
 
     class Java:
@@ -235,9 +229,3 @@ class PartitionsWrite(JavaProxy):
 
     def toBatch(self) -> Any:  # noqa: N802
         return self._batch()
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomMetric", [])
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array(f"{java.CONNECTOR}.metric.CustomTaskMetric", [])

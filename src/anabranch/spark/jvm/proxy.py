@@ -246,3 +246,13 @@ def _translating(method: Method) -> Method:
             raise java_error(_as_declared(self, method.__name__, origin)) from error
 
     return call  # type: ignore[return-value]
+
+
+class WithoutMetrics(JavaProxy):
+    """Base of those that Spark asks for metrics of their own: there are none."""
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
+        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomMetric", [])
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
+        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomTaskMetric", [])

@@ -19,7 +19,7 @@ from anabranch.format.types.data_types import BigIntType, Field, LocalZonedTimes
 from anabranch.kernel.scan.answers import Aggregate
 from anabranch.scan.scan import Scan
 from anabranch.spark.jvm.callbacks import start_callbacks
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm, WithoutMetrics
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.compiled import NotCompiledError, compiled_object
 from anabranch.spark.native.expressions import settled_parts
@@ -149,7 +149,7 @@ class Aggregates:
         return found
 
 
-class AnsweredScan(JavaProxy):
+class AnsweredScan(WithoutMetrics):
     """A scan whose rows are the answer to a query."""
 
     class Java:
@@ -182,12 +182,6 @@ class AnsweredScan(JavaProxy):
 
     def columnarSupportMode(self) -> Any:  # noqa: N802
         return self.jvm.of(f"{_READ}.Scan$ColumnarSupportMode").valueOf("UNSUPPORTED")
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomMetric", [])
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomTaskMetric", [])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from anabranch.expr.nodes import Column, In
 from anabranch.format.types.data_types import Field
 from anabranch.lazy import lazy
 from anabranch.spark.jvm.answers import Answers
-from anabranch.spark.jvm.proxy import JavaProxy, Jvm
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm, WithoutMetrics
 from anabranch.spark.native.catalyst import literal_of_text
 from anabranch.spark.native.internals import literal_texts
 from anabranch.spark.native.read_plans import NativePlan, Portable, PortablePlan, Query, ReadPlan, way_of
@@ -28,7 +28,7 @@ from anabranch.spark.native.read_plans import NativePlan, Portable, PortablePlan
 _READ = "org.apache.spark.sql.connector.read"
 
 
-class TableScan(JavaProxy):
+class TableScan(WithoutMetrics):
     """The rows of a snapshot that a query needs, or the stream of a table.
 
     Which of the two it is Spark does not say before it asks for one; so nothing is planned before that.
@@ -142,10 +142,7 @@ class TableScan(JavaProxy):
     def supportedCustomMetrics(self) -> Any:  # noqa: N802
         if isinstance(self._decided, PortablePlan):
             return self._decided.inner.supportedCustomMetrics()
-        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomMetric", [])
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802
-        return self.jvm.array("org.apache.spark.sql.connector.metric.CustomTaskMetric", [])
+        return super().supportedCustomMetrics()
 
     def columnarSupportMode(self) -> Any:  # noqa: N802
         """Return whether rows come in batches. If left to the partitions, Spark plans them repeatedly to ask."""
