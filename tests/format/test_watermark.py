@@ -26,8 +26,7 @@ from anabranch.format.schema.watermark import (
     watermark_definition,
     with_watermark,
 )
-from anabranch.format.text.interval import interval_text, read_interval
-from anabranch.format.text.tokens import Tokens
+from anabranch.format.text.tokens import Tokens, interval_text, read_interval
 
 COLUMNS = "id BIGINT, ts TIMESTAMP(3) NOT NULL, at TIMESTAMP(9) WITH LOCAL TIME ZONE, v STRING"
 FIVE_SECONDS = {ROWTIME: "ts", EXPRESSION: "`ts` - INTERVAL '5' SECOND"}

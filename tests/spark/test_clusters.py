@@ -57,7 +57,7 @@ def test_a_master_that_is_not_there(tmp_path, master, cause, capsys):
 
 def test_the_web_page_is_not_the_master(tmp_path, monkeypatch):
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
-    monkeypatch.setattr("anabranch.spark.deploy.masters._WEB_PORTS", (server.server_address[1],))
+    monkeypatch.setattr("anabranch.spark.deploy.start._WEB_PORTS", (server.server_address[1],))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -19,7 +19,7 @@ from anabranch.spark.context.attached import remember
 from anabranch.spark.context.registering import register
 from anabranch.spark.context.running import context_of
 from anabranch.spark.context.tables import absolute
-from anabranch.spark.deploy.masters import check_master
+from anabranch.spark.deploy.start import check_master
 from anabranch.spark.kafka.source import kafka_source_with
 from anabranch.spark.lineage.lookups import answer
 from anabranch.spark.source.data_source import source_with

@@ -22,6 +22,7 @@ from urllib.parse import quote
 from anabranch.errors import InvalidNameError, NotFoundError, StorageError, UnsupportedFeatureError
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage import files, names
+from anabranch.storage.files import FileSink
 from anabranch.storage.folders import (
     ATTEMPTS,
     check_rename,
@@ -39,7 +40,6 @@ from anabranch.storage.folders import (
     sync_name,
     sync_removal,
 )
-from anabranch.storage.local_sink import FileSink
 from anabranch.storage.os_errors import translated
 from anabranch.storage.protocol import ObjectInfo, Sink
 from anabranch.storage.requests import request, written

@@ -19,8 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from anabranch.errors import AnabranchError, OptionError, SchemaError, UnsupportedFeatureError
-from anabranch.format.text.interval import interval_text, read_interval
-from anabranch.format.text.tokens import Tokens
+from anabranch.format.text.tokens import Tokens, interval_text, read_interval
 from anabranch.format.types.data_types import DataType, Field, LocalZonedTimestampType, TimestampType
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from anabranch.spark.native.conversions import nothing
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.expressions import predicate_of
 from anabranch.spark.native.filters import cannot_filter, filter_column, named
-from anabranch.spark.native.generations import Generation, Obstacle
+from anabranch.spark.native.generations import Generation, Obstacle, shield, shielded
 from anabranch.spark.native.internals import hadoop_path, relation_frame
-from anabranch.spark.native.nan import shield, shielded
 from anabranch.spark.native.planned_files import PlannedFiles, apart, directories, hadoop_root, spark_index
 from anabranch.spark.native.portable import chosen_fields, portable_frame
 from anabranch.spark.types.columns import spark_schema

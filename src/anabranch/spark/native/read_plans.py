@@ -24,9 +24,8 @@ from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.door import native_generations, not_as_expected, tell
 from anabranch.spark.native.expressions import predicate_of
-from anabranch.spark.native.generations import Generation, Obstacle
+from anabranch.spark.native.generations import Generation, Obstacle, shielded
 from anabranch.spark.native.internals import estimated_bytes, is_columnar
-from anabranch.spark.native.nan import shielded
 from anabranch.spark.native.parquet_scan import parquet_scan, read_fields
 from anabranch.spark.native.planned_files import Folder, PlannedFiles, folders_matching
 from anabranch.spark.types.columns import spark_schema_json
