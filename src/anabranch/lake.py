@@ -76,10 +76,11 @@ class Lake:
         """
         self._options = dict(options or {})
         self._runtime = runtime
-        self._catalog = FilesystemCatalog(storage, runtime=runtime)
+        self.catalog = FilesystemCatalog(storage, runtime=runtime)
+        """Where databases and tables lie; its `storage` is rooted at the warehouse."""
         self._spark = spark
         self._engine = _engine(spark)
-        self._lineage = LakeLineage(self._catalog, self._options)
+        self._lineage = LakeLineage(self.catalog, self._options)
         self._statements: Any = None
 
     def __repr__(self) -> str:
@@ -96,7 +97,7 @@ class Lake:
     @property
     def url(self) -> str:
         """Location of the warehouse."""
-        return self._catalog.storage.url
+        return self.catalog.storage.url
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -118,21 +119,21 @@ class Lake:
 
         Raises `NotFoundError` if the warehouse does not exist, `InvalidInputError` if it is a table, database or file.
         """
-        found = self._catalog.databases()
-        self._catalog.check_there(found)
+        found = self.catalog.databases()
+        self.catalog.check_there(found)
         return found
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a database. Raises `AlreadyExistsError`, `InvalidNameError`."""
-        self._catalog.create_database(name, if_not_exists=if_not_exists)
+        self.catalog.create_database(name, if_not_exists=if_not_exists)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> None:
         """Remove a database; one with tables only if `cascade`."""
-        self._catalog.drop_database(name, cascade=cascade)
+        self.catalog.drop_database(name, cascade=cascade)
 
     def tables(self, database: str) -> list[str]:
         """Return names of all tables of a database, sorted. Raises `NotFoundError`."""
-        return self._catalog.tables(database)
+        return self.catalog.tables(database)
 
     def create_table(
         self,
@@ -167,7 +168,7 @@ class Lake:
         keys = name_list(partition_by, "partition columns")
         if data is not None:
             creation = Creation(
-                self._catalog,
+                self.catalog,
                 self._engine,
                 self._runtime,
                 self._opened_table,
@@ -184,7 +185,7 @@ class Lake:
                 hint="give the schema, 'id BIGINT NOT NULL, v STRING', or the rows: create_table(name, data=frame).",
             )
         columns = to_columns(schema)
-        context = self._catalog.create_table(
+        context = self.catalog.create_table(
             identifier,
             columns.fields,
             partition_by=keys,
@@ -211,15 +212,15 @@ class Lake:
                 f"'{name}' names the system table '{identifier.system}' of '{identifier.full_name}', not a table",
                 hint="Python reads it with `table.system`, the command line with `anabranch read`.",
             )
-        return self._opened_table(self._catalog.open_as_far_as_known(identifier))
+        return self._opened_table(self.catalog.open_as_far_as_known(identifier))
 
     def system(self, name: str) -> pa.Table:
         """Read a system table of the warehouse: ``tables``, ``jobs``, ``table_lineage`` or ``snapshot_lineage``.
 
         Raises `NotFoundError`.
         """
-        self._catalog.check_there()
-        return read_lake_table(self._catalog, name, self._options)
+        self.catalog.check_there()
+        return read_lake_table(self.catalog, name, self._options)
 
     def read_stream(self, name: str, *, late_rows: str | None = None, **options: str | int | bool) -> Any:
         """Read a table as a Spark stream in event time: Spark's watermark is the one the table records.
@@ -326,9 +327,9 @@ class Lake:
 
     def topics(self) -> list[str]:
         """Return names of the tables that are defined as topics, which Spark reads; sorted."""
-        connectors = Connectors(self._catalog.storage)
+        connectors = Connectors(self.catalog.storage)
         return sorted(
-            f"{base}.{name}" for base in self._catalog.databases() for name in connectors.names(base)
+            f"{base}.{name}" for base in self.catalog.databases() for name in connectors.names(base)
         )
 
     def job(self, name: str, *, code: str | None = None) -> AbstractContextManager[JobRun]:
@@ -413,7 +414,7 @@ class Lake:
             NotFoundError: there is no such group, or one of its tables, or what it replaced in one, has been dropped.
             InvalidInputError: main of one of its tables was replaced since, or the group was taken back before that.
         """
-        found = group_to_undo(self._catalog.groups, number)
+        found = group_to_undo(self.catalog.groups, number)
         tables = self._members(found)
         return undo_together(tables, found, by=by, reason=reason)
 
@@ -424,7 +425,7 @@ class Lake:
             unread: called with the name of each damaged record and its error; such groups are left out. If None they
                 raise `CorruptTableError`.
         """
-        return group_infos(self._catalog.groups, unread)
+        return group_infos(self.catalog.groups, unread)
 
     def together(self, *names: str) -> tuple[Table, ...]:
         """Return several tables, each pinned to its newest snapshot, with all their mains taken at the same moment.
@@ -437,7 +438,7 @@ class Lake:
 
     def _members(self, group: int) -> list[Table]:
         """Return the tables of a group, under their current names. Raises `NotFoundError`: one was dropped."""
-        members = members_of(self._catalog.groups, group)
+        members = members_of(self.catalog.groups, group)
         found = dict(self._opened([member.table for member in members], but=NotFoundError))
         if any(member.table_uuid not in found for member in members):
             every = (f"{database}.{name}" for database in self.databases() for name in self.tables(database))
@@ -473,11 +474,11 @@ class Lake:
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
         """Remove a table with all its data. Raises `NotFoundError`."""
-        self._catalog.drop_table(_whole(name), if_exists=if_exists)
+        self.catalog.drop_table(_whole(name), if_exists=if_exists)
 
     def rename_table(self, name: str, new_name: str) -> None:
         """Rename a table atomically; refused on object stores."""
-        self._catalog.rename_table(_whole(name), _whole(new_name))
+        self.catalog.rename_table(_whole(name), _whole(new_name))
 
 
 def connect(warehouse: str, *, spark: Any = None, options: Mapping[str, str] | None = None) -> Lake:

@@ -34,7 +34,7 @@ def parted_lake(*tables, options=None):
 
 
 def storage_of(lake):
-    return lake._catalog.storage
+    return lake.catalog.storage
 
 
 def again(lake, time=None):

@@ -105,7 +105,7 @@ def _read_as(source, how):
 
 def _begun(lake, user, how, job):
     """Where the job began on this branch, as it was told when it was run there for the first time."""
-    checkpoints = lake._catalog.storage.scoped("_checkpoints")
+    checkpoints = lake.catalog.storage.scoped("_checkpoints")
     told = {name: dict(options) for name, options in how.starts.items()}
     for name, source in job.sources.items():
         if source.options.get("scan.mode") == "latest" and name not in told:

@@ -15,7 +15,7 @@ names = itertools.count()
 
 
 def index_of(lake, place):
-    return LineageIndex.of(lake._catalog, {"lineage.index": place}, {})
+    return LineageIndex.of(lake.catalog, {"lineage.index": place}, {})
 
 
 def now(index):

@@ -335,7 +335,7 @@ def test_wherever_catching_up_dies_in_the_database_the_next_one_heals(tmp_path, 
 def test_wherever_catching_up_dies_in_the_store_the_next_one_heals(tmp_path, step):
     lake = lake_of_two()
     wanted = truth(lake)
-    watched = FaultyStorage(lake._catalog.storage)
+    watched = FaultyStorage(lake.catalog.storage)
     LineageIndex.of(FilesystemCatalog(watched), {"lineage.index": str(tmp_path / "all.db")}, {}).catch_up()
 
     def die(path):
@@ -345,11 +345,11 @@ def test_wherever_catching_up_dies_in_the_store_the_next_one_heals(tmp_path, ste
         place = {"lineage.index": str(tmp_path / f"{at}.db")}
         calls = [call.name for call in watched.calls[:at]]
         storage = FaultyStorage(
-            lake._catalog.storage, [run("before", calls[-1], die, nth=calls.count(calls[-1]))]
+            lake.catalog.storage, [run("before", calls[-1], die, nth=calls.count(calls[-1]))]
         )
         with pytest.raises(Died):
             LineageIndex.of(FilesystemCatalog(storage), place, {}).catch_up()
-        assert now(LineageIndex.of(lake._catalog, place, {})) == wanted
+        assert now(LineageIndex.of(lake.catalog, place, {})) == wanted
 
 
 def catch_up_and_die(url, statement):
@@ -423,7 +423,7 @@ def test_an_expiry_and_a_deletion_during_catching_up_lose_nothing(tmp_path, step
     wanted = truth(lake)
     for nth in range(1, 60, step):
         url = f"memory://between-{next(names)}"
-        here, there = lake._catalog.storage, open_storage(url)
+        here, there = lake.catalog.storage, open_storage(url)
         there.put_many({info.path: here.get(info.path) for info in here.list(recursive=True)})
         other = anabranch.connect(url).table("db.a")
 
@@ -451,7 +451,7 @@ def test_little_is_asked_of_the_store_when_there_is_nothing_new(tmp_path):
         table.create_branch(name, "good")
         table.branch(name).append(rows(1, 1))
     table.delete_branch("three")
-    storage = FaultyStorage(lake._catalog.storage)
+    storage = FaultyStorage(lake.catalog.storage)
     index = LineageIndex.of(FilesystemCatalog(storage), {"lineage.index": str(tmp_path / "i.db")}, {})
     index.catch_up()
     storage.forget_calls()
@@ -468,7 +468,7 @@ def test_little_is_asked_of_the_store_when_there_is_nothing_new(tmp_path):
 def test_a_table_without_branches_costs_three_requests_when_nothing_is_new(tmp_path):
     names = [f"db.t{number}" for number in range(20)]
     lake = lake_with("memory://quiet", *names, commits=2)
-    storage = FaultyStorage(lake._catalog.storage)
+    storage = FaultyStorage(lake.catalog.storage)
     index = LineageIndex.of(FilesystemCatalog(storage), {"lineage.index": str(tmp_path / "i.db")}, {})
     index.catch_up()
     storage.forget_calls()

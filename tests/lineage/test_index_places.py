@@ -32,7 +32,7 @@ def test_to_ask_makes_no_warehouse(tmp_path):
 
 
 def test_it_lies_where_the_option_or_the_environment_says(tmp_path):
-    catalog = anabranch.connect("memory://placed")._catalog
+    catalog = anabranch.connect("memory://placed").catalog
     there, other = str(tmp_path / "a.db"), f"sqlite:///{tmp_path}/b.db"
     assert LineageIndex.of(catalog, {"lineage.index": there}, {}).place == f"sqlite:///{there}"
     variable = {"ANABRANCH_LINEAGE_INDEX": other}
@@ -44,7 +44,7 @@ def test_it_lies_where_the_option_or_the_environment_says(tmp_path):
 
 def test_a_store_of_objects_has_one_for_the_process_alone():
     lake = lake_of_two()
-    index = LineageIndex.of(lake._catalog, {}, {})
+    index = LineageIndex.of(lake.catalog, {}, {})
     assert now(index) == truth(lake)
     file = index._open().file
     assert file.exists()
@@ -56,13 +56,13 @@ def test_a_store_of_objects_has_one_for_the_process_alone():
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", "://", "postgresql+nonsense://h/d"])
 def test_other_databases_are_refused(url):
-    catalog = anabranch.connect("memory://refused")._catalog
+    catalog = anabranch.connect("memory://refused").catalog
     with pytest.raises(OptionError, match="lineage index"):
         LineageIndex.of(catalog, {"lineage.index": url}, {}).catch_up()
 
 
 def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
-    catalog = anabranch.connect("memory://refused")._catalog
+    catalog = anabranch.connect("memory://refused").catalog
     url = f"postgresql://u:secret@/d?host={tmp_path}"
     with pytest.raises(StorageError, match="did not answer") as refused:
         LineageIndex.of(catalog, {"lineage.index": url}, {}).catch_up()
@@ -71,7 +71,7 @@ def test_a_server_that_is_not_there_is_said_to_be(tmp_path):
 
 def test_a_driver_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    catalog = anabranch.connect("memory://refused")._catalog
+    catalog = anabranch.connect("memory://refused").catalog
     index = LineageIndex.of(catalog, {"lineage.index": "postgresql://u:secret@h/d"}, {})
     with pytest.raises(OptionError, match="needs a driver") as refused:
         index.catch_up()

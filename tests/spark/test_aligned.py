@@ -26,7 +26,7 @@ OPTIONS = {
 
 
 def signs(warehouse):
-    storage = anabranch.connect(warehouse)._catalog.storage
+    storage = anabranch.connect(warehouse).catalog.storage
     infos = storage.list("alignment/flights")
     return [json.loads(storage.get(info.path)) for info in infos]
 

@@ -18,4 +18,4 @@ R = TypeVar("R")
 
 def each_in(lake: Lake, ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Ask a lake about each item, as `each` does: few items too are asked about side by side where its store is far away."""
-    return each(ask, items, at=lake._catalog.storage)  # noqa: SLF001 - its own store: only it knows where that is
+    return each(ask, items, at=lake.catalog.storage)
