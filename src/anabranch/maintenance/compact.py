@@ -71,21 +71,9 @@ def compact(
     partitions: Partitions | None = None,
     idle_millis: int | None = None,
 ) -> CompactionResult:
-    """Rewrite small files as larger ones until no rewrite is worth it.
+    """Rewrite small files as larger ones until no rewrite is worth it. See `Table.compact`.
 
-    Args:
-        context: the branch.
-        options: over the table's.
-        engine: rewrites the files.
-        full: also where there are few small files: see `anabranch.kernel.compaction.planning`.
-        partitions: only these; all if None.
-        idle_millis: only partitions that have got no file for this long.
-
-    Raises:
-        InvalidInputError: `partitions` names other columns than partition columns.
-        UnsupportedFeatureError: the table must not be written to.
-        CommitOutcomeUnknownError: the store did not say whether the last snapshot was made.
-        StorageError: what was finished before is committed.
+    Raises also `UnsupportedFeatureError` where the table must not be written to.
     """
     plan = plan_full if full else plan_minor
     live, schema = newest_files(context)

@@ -48,18 +48,10 @@ def expire_snapshots(
     dry_run: bool = False,
 ) -> Expiry:
     """Expire everything that is due, with the tags that were kept long enough and the consumers that have not moved for
-    `consumer.expiration-time`.
+    `consumer.expiration-time`. See `Table.expire_snapshots`.
 
-    Args:
-        context: the branch.
-        options: of the table, with those of the call over them.
-        retain_max: keep at most so many snapshots instead of `snapshot.num-retained.max`.
-        retain_min: keep at least so many instead of `snapshot.num-retained.min`. Two always stay.
-        older_than: expire what was replaced before this moment instead of `snapshot.time-retained`.
-        engine: deletes many files.
-        dry_run: only find out.
-
-    Raises as `anabranch.kernel.expiry.expire.expire`, and `InvalidInputError`.
+    The options are those of the table, with those of the call over them. Raises as `anabranch.kernel.expiry.expire.expire`,
+    and `InvalidInputError`.
     """
     check_cleanable(context)
     now = removal_time(context)

@@ -78,18 +78,9 @@ def expire_partitions(
     older_than_millis: int | None = None,
     dry_run: bool = False,
 ) -> PartitionExpiry:
-    """Take away partitions that are older than `partition.expiration-time`.
+    """Take away partitions that are older than `partition.expiration-time`. See `Table.expire_partitions`.
 
-    Args:
-        context: the branch.
-        options: of the table, with those of the call over them.
-        older_than_millis: the age instead of the option's; without either nothing expires.
-        dry_run: only find out.
-
-    Raises:
-        InvalidInputError: an age is given, and the table has no partitions.
-        OptionError: an option about the time of partitions is not understood.
-        CommitError, StorageError: nothing was taken away.
+    Without the option and an age nothing expires. The options are those of the table, with those of the call over them.
     """
     age = PARTITION_EXPIRATION_TIME.of(options) if older_than_millis is None else older_than_millis
     if age is None:

@@ -65,20 +65,10 @@ def remove_orphan_files(
     engine: Engine | None = None,
     dry_run: bool = False,
 ) -> Cleaning:
-    """Move files that no ref of any branch reaches out of the way; purge those moved long ago.
+    """Move files that no ref of any branch reaches out of the way; purge those moved long ago. See `Table.remove_orphan_files`.
 
-    Args:
-        context: the table, on any branch.
-        older_than: spares what was stored, and moved, since. If shorter than the longest write, files
-            that are about to be committed are removed.
-        engine: lists and moves many files.
-        dry_run: only find out.
-
-    Raises:
-        CorruptTableError: a ref, or what it names, cannot be read, the newest snapshot of a branch was deleted by hand, or
-            a branch has no schema; nothing was moved.
-        UnsupportedFeatureError: the table uses something that this version does not know; nothing was moved.
-        InvalidInputError: `older_than` cannot be read.
+    If `older_than` is shorter than the longest write, files that are about to be committed are removed. Nothing is moved
+    where the newest snapshot of a branch was deleted by hand, or a branch has no schema.
     """
     engine = engine or LocalEngine()
     check_no_snapshot_missing(context)

@@ -62,25 +62,10 @@ def sort_compact(
     strategy: str = "zorder",
     partitions: Partitions | None = None,
 ) -> CompactionResult:
-    """Sort all rows of each of these partitions, and replace the files that were read.
+    """Sort all rows of each of these partitions, and replace the files that were read. See `Table.sort_compact`.
 
     A partition is replaced as a whole or, if others rewrote some of its files meanwhile, skipped. Rows that are
     appended meanwhile stay as they are. A partition unchanged since the same call is skipped.
-
-    Args:
-        context: the branch.
-        options: over the table's.
-        engine: sorts the files.
-        by: columns to sort by.
-        strategy: one of `STRATEGIES`.
-        partitions: only these; all if None.
-
-    Raises:
-        SchemaError: a column does not exist, cannot be sorted by, or is a partition column.
-        InvalidInputError: there are no columns or too many, no such strategy, or `partitions` names other
-            than partition columns.
-        UnsupportedFeatureError: the table is a queue, or must not be written to.
-        CommitError, StorageError: partitions that were finished before are committed.
     """
     live, schema = newest_files(context)
     _check_scalable(schema, context)

@@ -39,19 +39,10 @@ class ResetWatermark:
 
 
 def reset_watermark(context: TableContext, to: int | None = None) -> Snapshot | None:
-    """Reset the watermark.
-
-    Args:
-        context: the branch.
-        to: epoch milliseconds; None for the highest in the history that is not too far ahead of the clock, by the
-            option `watermark.max-ahead`. If all are, there is none until rows are written.
+    """Reset the watermark; to the highest in the history that is not too far ahead of the clock if None. See `Table.reset_watermark`.
 
     Returns:
         The newest snapshot; nothing is committed if the watermark is that already. None for a table without any.
-
-    Raises:
-        InvalidInputError: `to` is too far ahead of the clock itself.
-        CommitError: as for any commit.
     """
     schema, head = context.schemas.latest(), context.snapshots.head()
     options = {} if schema is None else schema.options

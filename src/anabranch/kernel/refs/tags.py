@@ -31,9 +31,7 @@ from anabranch.options import LONGEST, TAG_DEFAULT_TIME_RETAINED, parse_duration
 def create_tag(
     context: TableContext, name: str, moment: Moment, *, retained: int | None = None, automatic: bool = False
 ) -> Tag:
-    """Create a tag.
-
-    If several callers create the same name at once, one succeeds.
+    """Create a tag; if several callers create the same name at once, one succeeds. See `Table.create_tag`.
 
     Args:
         context: the branch.
@@ -41,11 +39,6 @@ def create_tag(
         moment: the moment to tag.
         retained: how many milliseconds to keep it; `tag.default-time-retained` if None.
         automatic: whether the name was made from a period, and so may have digits only.
-
-    Raises:
-        InvalidNameError: the name is not allowed for a new tag.
-        AlreadyExistsError: the tag exists.
-        NotFoundError: the moment was removed meanwhile; no tag was made.
     """
     if not automatic:
         check_tag_name(name)

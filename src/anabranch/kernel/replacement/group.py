@@ -41,17 +41,9 @@ class Member:
 
 
 def replace_group(members: Sequence[Member]) -> GroupResult:
-    """Replace main by a branch in each of several tables, atomically.
+    """Replace main by a branch in each of several tables, atomically. See `Lake.replace_group`.
 
-    Args:
-        members: the tables. Wait time, author and reason are taken from the first of them.
-
-    Raises:
-        InvalidInputError: a table is named twice, or they are not all of one warehouse.
-        NotFoundError: there is no such branch, or it was dropped.
-        CommitConflictError: checks failed (``conflicts`` lists all of it, of all tables); all mains are
-            unchanged.
-        CommitOutcomeUnknownError: the store did not say whether it was decided; running it again finishes it.
+    Wait time, author and reason are taken from the first of the members.
     """
     groups = groups_of([member.context for member in members])
     first = members[0]

@@ -166,22 +166,11 @@ def undo_replace(
     by: str | None = None,
     reason: str | None = None,
 ) -> tuple[MainPointer, bool]:
-    """Undo the last replacement of main.
-
-    Args:
-        context: the table.
-        replacement: its number; if None the last one. If that was itself an undo, nothing is left to do, and to
-            go back further the number must be given.
-        alone: undo it although it was made together with those of other tables, which stay.
-        by: who undoes it, for people.
-        reason: why.
+    """Undo the last replacement of main. See `Table.undo_replace`.
 
     Returns:
-        The decision, and whether it had been made before.
-
-    Raises:
-        NotFoundError: main was never replaced, or the old main has been dropped.
-        InvalidInputError: that replacement is not the last one in effect, or was made together with others.
+        The decision, and whether it had been made before. If the last replacement was itself an undo, nothing is left
+        to do, and to go back further the number must be given.
     """
     while True:
         main = main_of(context)

@@ -69,18 +69,7 @@ def members_of(groups: Storage, number: int) -> tuple[GroupMember, ...]:
 def undo_group(
     contexts: Sequence[TableContext], number: int, *, by: str | None = None, reason: str | None = None
 ) -> GroupResult:
-    """Undo a replacement that was made in several tables at once.
-
-    Args:
-        contexts: the tables of the group, all of them.
-        number: of the group.
-        by: who undoes it, for people.
-        reason: why.
-
-    Raises:
-        NotFoundError: the old main of one of the tables has been dropped.
-        InvalidInputError: main of one of them was replaced since, or it was undone before that, or is itself an undo.
-    """
+    """Undo a replacement that was made in all of these tables at once. See `Lake.undo_group`."""
     groups = groups_of(contexts)
     while True:
         mains = [main_of(context) for context in contexts]

@@ -141,15 +141,9 @@ def rollback(
     dry_run: bool = False,
     planned: Removal | None = None,
 ) -> RollbackResult:
-    """Return to an earlier moment. See `anabranch.table.Table.rollback`.
+    """Return to an earlier moment. See `Table.rollback`.
 
-    Args:
-        context: the branch.
-        version: the moment.
-        destructive: remove the snapshots after it instead of committing a new one.
-        force: also remove references to them.
-        dry_run: only return what would be done.
-        planned: for a destructive rollback, the result of a dry run: if there is more to remove now, nothing is done.
+    `planned` is, for a destructive rollback, the result of a dry run: if there is more to remove now, nothing is done.
     """
     moment, changed = preview(context, version)
     target = moment.snapshot
