@@ -352,6 +352,7 @@ def test_savepoints_and_consumers(table):
             "save_time": first.save_time,
             "record_count": 2,
             "full_manifest_list": first.full_manifest_list,
+            "problem": None,
         }
     ]
     record_consumer(table.context, "etl", Consumer(2))

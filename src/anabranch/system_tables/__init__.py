@@ -85,4 +85,6 @@ def _readable(view: View, name: str) -> SystemTable:
             f"'{name}' tells what there is now, but '{view.context.title}' is looked at in the past",
             hint=f"read '{name}' of the table itself.",
         )
+    if view.damage is not None and found.needs_newest:
+        raise view.damage
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.expr.bind import bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.parse import parse
@@ -33,6 +34,14 @@ class View:
     """Whether a moment of the past was asked for."""
     columns: frozenset[str] = frozenset()
     """Requested columns; others need not be made."""
+    damage: CorruptTableError | None = None
+    """Why the newest snapshot or schema cannot be read: then there is neither, and tables that need one say so."""
+
+    @classmethod
+    def damaged(cls, context: TableContext, damage: CorruptTableError) -> View:
+        """Return the view of a branch whose newest snapshot or schema cannot be read."""
+        nothing = TableSchema.create(parse_columns("unknown STRING"), time_millis=0)
+        return cls(context, None, nothing, damage=damage)
 
 
 Columns = Mapping[str, Any]
@@ -53,6 +62,8 @@ class SystemTable:
     """Makes rows with all columns; or by column those that are requested, and perhaps others."""
     of_a_moment: bool = False
     """Whether it can also be read as of a moment in the past."""
+    needs_newest: bool = False
+    """Whether nothing of it can be told where the newest snapshot or schema is damaged."""
     parts: Callable[[View], Iterator[Columns]] | None = None
     """Makes the same rows in parts, so that not all are in memory at once; None if there are never that many."""
 
@@ -133,6 +144,16 @@ def by_column(fields: Iterable[Field], rows: Iterable[Sequence[Any]]) -> Columns
     names = [f.name for f in fields]
     whole = list(rows)
     return dict(zip(names, zip(*whole, strict=True), strict=True)) if whole else dict.fromkeys(names, ())
+
+
+def problem_of(error: AnabranchError) -> str:
+    """Return what cannot be read, and what to do about it, as one text."""
+    return error.message if error.hint is None else f"{error.message} ({error.hint})"
+
+
+def damaged_row(fields: Iterable[Field], problem: str, **known: Any) -> tuple[Any, ...]:
+    """Return the row of something that cannot be read: what is known of it, and why, under ``problem``."""
+    return tuple(problem if field.name == "problem" else known.get(field.name) for field in fields)
 
 
 def as_json(value: Any) -> str:

@@ -79,6 +79,7 @@ FILES = SystemTable(
     "extra_files ARRAY<STRING> NOT NULL",
     lambda view: _columns_of(_live(view, _needed(view)), view),
     of_a_moment=True,
+    needs_newest=True,
     parts=_files_in_parts,
 )
 
@@ -111,6 +112,7 @@ MANIFESTS = SystemTable(
     "max_partition_stats STRING, list STRING NOT NULL",
     _manifests,
     of_a_moment=True,
+    needs_newest=True,
 )
 
 
@@ -121,6 +123,7 @@ PARTITIONS = SystemTable(
     "file_count BIGINT NOT NULL, last_update_time TIMESTAMP(3), total_buckets INT NOT NULL",
     lambda view: _grouped(view, "partition"),
     of_a_moment=True,
+    needs_newest=True,
 )
 
 
@@ -132,6 +135,7 @@ BUCKETS = SystemTable(
     "total_buckets INT NOT NULL",
     lambda view: _grouped(view, "partition", "bucket"),
     of_a_moment=True,
+    needs_newest=True,
 )
 
 _TO_GROUP = (

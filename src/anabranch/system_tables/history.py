@@ -5,68 +5,90 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.properties import PARENT_PROPERTY
+from anabranch.kernel.log.parallel import each, tried
 from anabranch.lineage.joining import made_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
 from anabranch.lineage.store import names_of
-from anabranch.system_tables.definition import Rows, SystemTable, View, as_json
+from anabranch.system_tables.definition import (
+    Rows,
+    SystemTable,
+    View,
+    as_json,
+    damaged_row,
+    problem_of,
+)
 
 
-def _history(view: View) -> list[Snapshot]:
+def _history(view: View, unread: dict[int, AnabranchError]) -> list[Snapshot]:
     """Return the moment of the view and its predecessors, newest first, down to the first gap.
 
-    Same as `SnapshotLog.backwards`, but fetches many snapshots at once.
+    Args:
+        view: the table.
+        unread: gets the numbers of damaged ones, which are left out.
     """
-    newest = view.snapshot
-    if newest is None:
-        return []
+    newest = view.snapshot if view.damage is None else _newest(view, unread)
+    return [] if newest is None else [*view.context.snapshots.down_to(newest, 1, unread.__setitem__)]
+
+
+def _newest(view: View, unread: dict[int, AnabranchError]) -> Snapshot | None:
+    """Return the newest snapshot that can be read, where the newest of all may be damaged."""
     log = view.context.snapshots
-    below = [number for number in log.ids() if number < newest.id]
-    found = {s.id: s for s in each(log.find, below) if s is not None}
-    history = [newest]
-    while (older := found.get(history[-1].id - 1)) is not None:
-        if history[-1].properties.get(PARENT_PROPERTY, older.stamp) != older.stamp:
-            break
-        history.append(older)
-    return history
+    try:
+        return log.head()
+    except CorruptTableError:
+        ids = reversed(log.ids())
+    found = (tried(number, partial(log.find, number), unread.__setitem__) for number in ids)
+    return next((snapshot for snapshot in found if snapshot is not None), None)
 
 
 def _snapshots(view: View) -> Rows:
-    return (
+    unread: dict[int, AnabranchError] = {}
+    rows = [
         (
             *(s.id, s.schema_id, s.commit_user, s.commit_identifier, s.commit_kind.value, s.time_millis),
             *(s.base_manifest_list, s.delta_manifest_list, s.changelog_manifest_list),
             *(s.total_record_count, s.delta_record_count, s.changelog_record_count),
             *(s.watermark, s.next_row_id, s.operation, s.writer_version),
-            *(s.stamp, as_json(dict(s.properties))),
+            *(s.stamp, as_json(dict(s.properties)), None),
         )
-        for s in _history(view)
-    )
+        for s in _history(view, unread)
+    ]
+    rows += [
+        damaged_row(SNAPSHOTS.fields, problem_of(error), snapshot_id=number)
+        for number, error in unread.items()
+    ]
+    return sorted(rows, key=lambda row: int(row[0]), reverse=True)
 
 
 SNAPSHOTS = SystemTable(
     "snapshots",
     "Retained snapshots, newest first.",
-    "snapshot_id BIGINT NOT NULL, schema_id BIGINT NOT NULL, commit_user STRING NOT NULL, "
-    "commit_identifier BIGINT NOT NULL, commit_kind STRING NOT NULL, "
-    "commit_time TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL, base_manifest_list STRING NOT NULL, "
-    "delta_manifest_list STRING NOT NULL, changelog_manifest_list STRING, total_record_count BIGINT, "
+    "snapshot_id BIGINT NOT NULL, schema_id BIGINT, commit_user STRING, "
+    "commit_identifier BIGINT, commit_kind STRING, "
+    "commit_time TIMESTAMP(3) WITH LOCAL TIME ZONE, base_manifest_list STRING, "
+    "delta_manifest_list STRING, changelog_manifest_list STRING, total_record_count BIGINT, "
     "delta_record_count BIGINT, changelog_record_count BIGINT, watermark BIGINT, next_row_id BIGINT, "
-    "operation STRING, writer_version STRING, stamp STRING NOT NULL, properties STRING NOT NULL",
+    "operation STRING, writer_version STRING, stamp STRING, properties STRING, problem STRING",
     _snapshots,
     of_a_moment=True,
 )
 
 
 def _schemas(view: View) -> Rows:
-    log = view.context.schemas
-    ids = [number for number in log.ids() if number <= view.schema.id]
-    return (_schema_row(schema) for schema in each(log.get, ids))
+    log, unread = view.context.schemas, dict[int, AnabranchError]()
+    ids = [number for number in log.ids() if view.damage is not None or number <= view.schema.id]
+    found = each(lambda number: tried(number, partial(log.get, number), unread.__setitem__), ids)
+    rows = [_schema_row(schema) for schema in found if schema is not None]
+    rows += [
+        damaged_row(SCHEMAS.fields, problem_of(error), schema_id=number) for number, error in unread.items()
+    ]
+    return sorted(rows, key=lambda row: int(row[0]))
 
 
 def _schema_row(schema: TableSchema) -> tuple[Any, ...]:
@@ -76,15 +98,16 @@ def _schema_row(schema: TableSchema) -> tuple[Any, ...]:
         *(as_json(stored[key]) for key in ("fields", "partitionKeys", "primaryKeys", "options")),
         schema.comment,
         schema.time_millis,
+        None,
     )
 
 
 SCHEMAS = SystemTable(
     "schemas",
     "All versions of the schema, oldest first.",
-    "schema_id BIGINT NOT NULL, fields STRING NOT NULL, partition_keys STRING NOT NULL, "
-    "primary_keys STRING NOT NULL, options STRING NOT NULL, comment STRING, "
-    "update_time TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL",
+    "schema_id BIGINT NOT NULL, fields STRING, partition_keys STRING, "
+    "primary_keys STRING, options STRING, comment STRING, "
+    "update_time TIMESTAMP(3) WITH LOCAL TIME ZONE, problem STRING",
     _schemas,
     of_a_moment=True,
 )
@@ -96,7 +119,20 @@ OPTIONS = SystemTable(
     "key STRING NOT NULL, value STRING NOT NULL",
     lambda view: sorted(view.schema.options.items()),
     of_a_moment=True,
+    needs_newest=True,
 )
+
+
+def _lineage(view: View) -> Rows:
+    unread: dict[int, AnabranchError] = {}
+    rows = []
+    for snapshot in _history(view, unread):
+        of_one = partial(lambda snapshot: [*_lineage_rows(view, snapshot)], snapshot)
+        rows += tried(snapshot.id, of_one, unread.__setitem__) or []
+    for number, error in unread.items():
+        row = damaged_row(LINEAGE.fields, "", snapshot_id=number, problems=as_json([problem_of(error)]))
+        rows.append(row)
+    return sorted(rows, key=lambda row: int(row[0]), reverse=True)
 
 
 def _lineage_rows(view: View, snapshot: Snapshot) -> Iterator[tuple[Any, ...]]:
@@ -138,11 +174,11 @@ def _input(found: Input | None, job: str) -> tuple[Any, ...]:
 LINEAGE = SystemTable(
     "lineage",
     "What went into each retained snapshot whose commit said so: one row an input, newest first.",
-    "snapshot_id BIGINT NOT NULL, commit_time TIMESTAMP(3) WITH LOCAL TIME ZONE NOT NULL, "
-    "job STRING NOT NULL, run STRING, code STRING, engine STRING NOT NULL, engine_version STRING, "
+    "snapshot_id BIGINT NOT NULL, commit_time TIMESTAMP(3) WITH LOCAL TIME ZONE, "
+    "job STRING, run STRING, code STRING, engine STRING, engine_version STRING, "
     "application STRING, query STRING, batch BIGINT, input_kind STRING, input_name STRING, input_table STRING, "
     "input_branch STRING, input_after BIGINT, input_through BIGINT, input_from STRING, input_to STRING, "
     "problems STRING NOT NULL",
-    lambda view: (row for s in _history(view) for row in _lineage_rows(view, s)),
+    _lineage,
     of_a_moment=True,
 )

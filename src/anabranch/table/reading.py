@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from anabranch.errors import CorruptTableError
 from anabranch.expr.bind import BoundPredicate, bind
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
@@ -287,7 +288,12 @@ class ReadMethods(TableView):
         return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
 
     def _system_view(self) -> View:
-        snapshot, schema = self._newest()
+        try:
+            snapshot, schema = self._newest()
+        except CorruptTableError as error:
+            if self._pinned is not None:
+                raise
+            return View.damaged(self._follow(), error)
         return View(self._context, snapshot, schema, pinned=self._pinned is not None)
 
 

@@ -13,6 +13,7 @@ from anabranch.kernel.log.consumers import ConsumerLag, consumer_lags, forget_co
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, newest
+from anabranch.kernel.log.parallel import OnUnread
 from anabranch.kernel.log.ref_log import find_savepoint, find_tag, is_internal, is_of, savepoints, tag_names
 from anabranch.kernel.refs.moments import resolve, to_millis
 from anabranch.kernel.refs.published import at_time
@@ -33,9 +34,14 @@ class TagMethods(TableView):
         """Return the names of this branch's tags, sorted; internal ones only if asked for."""
         return [name for name in tag_names(self._follow()) if include_internal or not is_internal(name)]
 
-    def savepoints(self) -> list[Savepoint]:
-        """Return the savepoints of this branch, by ascending number."""
-        return savepoints(self._follow())
+    def savepoints(self, unread: OnUnread | None = None) -> list[Savepoint]:
+        """Return the savepoints of this branch, by ascending number.
+
+        Args:
+            unread: called with the name of each damaged one, of whatever branch, and its error; such savepoints are left out.
+                If None they raise `CorruptTableError`.
+        """
+        return savepoints(self._follow(), unread)
 
     @property
     def savepoint_manager(self) -> SavepointManager:
@@ -139,9 +145,14 @@ class TagMethods(TableView):
             lambda main, deleted: find_savepoint(main, deleted.id) is None,
         )
 
-    def consumers(self) -> list[ConsumerLag]:
-        """Return the consumers of this branch by name, and how far each is behind."""
-        return consumer_lags(self._follow())
+    def consumers(self, unread: OnUnread | None = None) -> list[ConsumerLag]:
+        """Return the consumers of this branch by name, and how far each is behind.
+
+        Args:
+            unread: called with the name of each damaged one and its error; such consumers are left out. If None they raise
+                `CorruptTableError`.
+        """
+        return consumer_lags(self._follow(), unread)
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> int:
         """Make a consumer read that snapshot next, or the next commit if None; return which that is.

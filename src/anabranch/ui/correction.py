@@ -13,9 +13,9 @@ from anabranch import CommitConflictError, InvalidInputError, Lake
 from anabranch.ui.actions import command
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import snapshot_prefix
-from anabranch.ui.lake_view import DAMAGED_GROUP
 from anabranch.ui.site import Site
 from anabranch.verbs.corrections import planned_correction, underway
+from anabranch.verbs.groups import DAMAGED_GROUP
 from anabranch.verbs.legible import Unread
 
 if TYPE_CHECKING:

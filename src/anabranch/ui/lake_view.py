@@ -12,6 +12,7 @@ from anabranch.ui.asked import Asked
 from anabranch.ui.history import line_of, other_branches
 from anabranch.ui.lineage_view import lineage_of
 from anabranch.ui.site import Site, stamp
+from anabranch.verbs.groups import DAMAGED_GROUP
 from anabranch.verbs.legible import Unread
 from anabranch.verbs.parallel import each_in
 
@@ -19,11 +20,6 @@ _MOST_TABLES = 60
 """Tables whose facts one request gives."""
 _LAST = 20
 """Corrections shown."""
-DAMAGED_GROUP = (
-    "Put the file back from a copy of the warehouse. The tables that were replaced together are read as it was decided: "
-    "each has a copy of the decision, which `anabranch verify` of the table looks at."
-)
-"""What to do about a damaged record of tables that were replaced together."""
 
 
 def about(site: Site, asked: Asked) -> dict[str, Any]:

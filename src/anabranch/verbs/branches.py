@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from itertools import count as numbers
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Branching, Grid, Line, Lines, Pairs, Sample, Shown, Watched, moment
+from anabranch.verbs.legible import Unread
 from anabranch.verbs.parameters import BranchName, Columns, DryRun, Filter, Force, Reason, RequireAudit, names
 from anabranch.verbs.subject import OnTable
 from anabranch.verbs.verb import Called, Confirm, Group, argument, option, verb
@@ -66,7 +67,12 @@ def branches(
         (_of_branch(info), []) for info in others if info.fork_snapshot is None
     ]
     where = "" if main.folder is None else f", in the place of main since it was replaced by '{main.folder}'"
-    return Answer(found, Branching(f"{table.name}: main{where}{_head(main)}", grown + strays))
+    unread = Unread(table.name)
+    for info in found:
+        if info.problem is not None:
+            unread(f"branch '{info.name}'", CorruptTableError(info.problem, hint=info.hint))
+    drawing = Branching(f"{table.name}: main{where}{_head(main)}", grown + strays)
+    return Answer(found, drawing, *unread.notes, code=unread.code)
 
 
 def _of_branch(info: BranchInfo) -> str:
@@ -76,6 +82,8 @@ def _of_branch(info: BranchInfo) -> str:
         return f"{info.name}: is being deleted, or a removal died; delete it again"
     if info.state == "left-over":
         return f"{info.name}: what is left of a branch; delete it"
+    if info.state == "damaged":
+        return f"{info.name}: is damaged"
     if info.tag is None:
         return f"{info.name}: made by another engine{_head(info)}"
     by = "" if info.created_by is None else f" by {info.created_by}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anabranch.verbs.answer import Answer
+from anabranch.verbs.legible import Unread
 from anabranch.verbs.parameters import DryRun, Force, Reason, RequireAudit, settings
 from anabranch.verbs.subject import InLake
 from anabranch.verbs.verb import Called, Confirm, Group, argument, option, verb
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
 CORRECTIONS: Group = "Jobs and corrections"
 _GROUP = (
     "group_number BIGINT, table STRING, branch STRING, replacement BIGINT, outcome STRING, made_millis BIGINT, "
-    "made_by STRING, reason STRING, undoes BIGINT"
+    "made_by STRING, reason STRING, undoes BIGINT, problem STRING"
 )
+DAMAGED_GROUP = (
+    "Put the file back from a copy of the warehouse. The tables that were replaced together are read as it was decided: "
+    "each has a copy of the decision, which `anabranch verify` of the table looks at."
+)
+"""What to do about a damaged record of tables that were replaced together."""
 _MADE = "group_number BIGINT, table STRING, branch STRING, replacement BIGINT"
 
 
@@ -31,13 +37,27 @@ def groups_made(lake: Lake) -> Answer:
     """Return the replacements in several tables at once, oldest first, as an answer."""
     from anabranch.cascade.telling import told_groups
 
-    found = lake.groups()
-    rows = [
-        (group.number, *member, group.outcome, group.made_millis, group.made_by, group.reason, group.undoes)
+    unread = Unread(hint=DAMAGED_GROUP)
+    found = lake.groups(unread)
+    rows: list[tuple[Any, ...]] = [
+        (
+            group.number,
+            *member,
+            group.outcome,
+            group.made_millis,
+            group.made_by,
+            group.reason,
+            group.undoes,
+            None,
+        )
         for group in found
         for member in group.tables
     ]
-    return Answer(found, told_groups(found), rows=rows)
+    rows += [
+        (int(one.what.removeprefix("group ")), *(None,) * 8, f"{one.message} ({one.hint})")
+        for one in unread.found
+    ]
+    return Answer(found, told_groups(found), *unread.notes, rows=rows, code=unread.code)
 
 
 @verb(CORRECTIONS, "Lake.replace_group", columns=_MADE, changes=True)

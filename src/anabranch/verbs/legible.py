@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.verbs.answer import Note
 
 if TYPE_CHECKING:
     from anabranch.format.records.refs import Tag
     from anabranch.format.records.savepoint import Savepoint
+    from anabranch.format.records.snapshot import Snapshot
     from anabranch.format.schema.table_schema import TableSchema
     from anabranch.table import Table
 
@@ -55,10 +58,49 @@ class Unread:
             self._found.setdefault(error.message, damage)
 
     @property
+    def notes(self) -> list[Note]:
+        """Everything that could not be read, for people who look at a list of the rest."""
+        return [
+            Note("\n".join([f"Error: {one.what} cannot be read: {one.message}", *_next_steps(one)]))
+            for one in self.found
+        ]
+
+    @property
+    def code(self) -> int:
+        """Exit code of a command that lists the rest."""
+        return 1 if self._found else 0
+
+    @property
     def found(self) -> list[Damage]:
         """Everything that could not be read, in the order in which it was met."""
         with self._lock:
             return [*self._found.values()]
+
+
+def _next_steps(damage: Damage) -> Iterator[str]:
+    if damage.hint is not None:
+        yield f"  hint: {damage.hint}"
+    if damage.command is not None:
+        yield f"  next: {damage.command}"
+
+
+def legible_snapshots(table: Table, unread: Unread, most: int | None = None) -> Iterator[Snapshot]:
+    """Yield the snapshots of a branch, newest first, also where the newest of all is damaged; at most so many."""
+    from anabranch.kernel.log.parallel import tried
+
+    def told(number: int, error: AnabranchError) -> None:
+        unread(f"snapshot {number}", error)
+
+    try:
+        newest = table.snapshot
+        log = table.context.snapshots  # of the branch that is main now
+    except CorruptTableError:
+        log = table.context.snapshots
+        found = (tried(number, partial(log.find, number), told) for number in reversed(log.ids()))
+        newest = next((snapshot for snapshot in found if snapshot is not None), None)
+    if newest is not None and (most is None or most > 0):
+        lowest = 1 if most is None else newest.id - most + 1
+        yield from islice(log.down_to(newest, lowest, told), most)
 
 
 def visible_tags(table: Table, unread: Unread) -> list[Tag]:

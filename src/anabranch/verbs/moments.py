@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from anabranch.errors import InvalidInputError
 from anabranch.verbs.answer import Answer, Grid, moment, wall_time
+from anabranch.verbs.legible import Unread
 from anabranch.verbs.parameters import DryRun
 from anabranch.verbs.subject import OnBranch
 from anabranch.verbs.verb import Confirm, Group, option, verb
@@ -101,7 +102,8 @@ def tags(
     """List the tags of a table."""
     from anabranch.kernel.log.ref_log import find_tags
 
-    found = [TagInfo.of(tag) for tag in find_tags(table.context, table.tags(include_internal=all))]
+    unread = Unread(table.name)
+    found = [TagInfo.of(tag) for tag in find_tags(table.context, table.tags(include_internal=all), unread)]
     rows = (
         (
             *(t.name, str(t.snapshot), moment(t.time_millis), t.rows),
@@ -109,7 +111,8 @@ def tags(
         )
         for t in found
     )
-    return Answer(found, Grid(("tag", "snapshot", "time", "rows", "created", "kept until"), rows))
+    grid = Grid(("tag", "snapshot", "time", "rows", "created", "kept until"), rows)
+    return Answer(found, grid, *unread.notes, code=unread.code)
 
 
 @verb(MOMENTS, "Table.replace_tag", columns=_TAG, changes=True)
@@ -168,9 +171,11 @@ def create_savepoint(table: OnBranch, snapshot: Kept = None, timestamp: AtTime =
 @verb(MOMENTS, "Table.savepoints", sql="SELECT * FROM db.t$savepoints")
 def savepoints(table: OnBranch) -> Answer:
     """List the savepoints of a table."""
-    found = [SavepointInfo.of(one) for one in table.savepoints()]
+    unread = Unread(table.name)
+    found = [SavepointInfo.of(one) for one in table.savepoints(unread)]
     rows = ((str(s.id), str(s.snapshot), str(s.schema_id), moment(s.save_time), s.rows) for s in found)
-    return Answer(found, Grid(("savepoint", "snapshot", "schema", "saved", "rows"), rows))
+    grid = Grid(("savepoint", "snapshot", "schema", "saved", "rows"), rows)
+    return Answer(found, grid, *unread.notes, code=unread.code)
 
 
 @verb(MOMENTS, "Table.delete_savepoint", columns=_SAVEPOINT, changes=True)
@@ -365,13 +370,14 @@ def consumers(
     if delete is not None:
         ask(f"delete consumer '{delete}' of {table.name}?")
         table.delete_consumer(delete)
-    found = table.consumers()
+    unread = Unread(table.name)
+    found = table.consumers(unread)
     columns = ("consumer", "reads next", "snapshots behind", "rows behind", "seconds behind", "last moved")
     rows = (
         (c.name, str(c.next_snapshot), c.snapshots, c.rows, c.millis // 1000, moment(c.modified_millis))
         for c in found
     )
-    return Answer(found, Grid(columns, rows))
+    return Answer(found, Grid(columns, rows), *unread.notes, code=unread.code)
 
 
 @verb(MOMENTS, "Table.reset_consumer", columns="consumer STRING, next_snapshot BIGINT", changes=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from anabranch.errors import NotFoundError
 from anabranch.verbs.answer import Answer, Grid, Pairs, moment
 from anabranch.verbs.caller import View, names_in
+from anabranch.verbs.legible import Unread, legible_snapshots
 from anabranch.verbs.parameters import Columns, DryRun, Filter, Limit, limit, names, settings
 from anabranch.verbs.rows import read_rows
 from anabranch.verbs.subject import TABLE_NAME, AnyView, AtMoment, InLake, OnBranch
@@ -371,11 +372,8 @@ def alter_table(
 def snapshots(table: OnBranch, limit: Annotated[Limit | None, limit("All")] = None) -> Answer:
     """List the retained snapshots of a table, newest first."""
     most = None if limit is None else limit.rows
-    found: list[SnapshotInfo] = []
-    for snapshot in table.snapshots():
-        if most is not None and len(found) >= most:
-            break
-        found.append(SnapshotInfo.of(snapshot))
+    unread = Unread(table.name)
+    found = [SnapshotInfo.of(snapshot) for snapshot in legible_snapshots(table, unread, most)]
     counts = [(s.rows, s.rows_added, str(s.schema_id)) for s in found]
     columns = ("snapshot", "kind", "time", "rows", "added", "schema", "user", "identifier")
     rows = [
@@ -387,7 +385,7 @@ def snapshots(table: OnBranch, limit: Annotated[Limit | None, limit("All")] = No
         for s, count in zip(found, counts, strict=True)
     ]
     short = Grid(("snapshot", "kind", "time (UTC)", "rows", "added", "schema", "by"), narrow)
-    return Answer(found, Grid(columns, rows, on_terminal=short))
+    return Answer(found, Grid(columns, rows, on_terminal=short), *unread.notes, code=unread.code)
 
 
 def _by(user: str, identifier: int) -> str:

@@ -58,6 +58,10 @@ class BranchInfo(Shown):
     """Number of rows main has grown by since the fork."""
     only_on_main: tuple[JobOnMain, ...] = ()
     """Commits that main has and the branch will not get by itself, per job."""
+    problem: str | None = None
+    """Why not all of this is known: a file that cannot be read."""
+    hint: str | None = None
+    """What to do about the problem."""
 
     def __repr__(self) -> str:
         return f"<{self._glance().title}>"
@@ -73,7 +77,7 @@ class BranchInfo(Shown):
             *(("created by", self.created_by), ("expires", time_text(self.expires)), ("rows", self.rows)),
             *(("snapshots ahead", self.snapshots_ahead), ("snapshots behind", self.snapshots_behind)),
             *(("rows ahead", self.rows_ahead), ("rows behind", self.rows_behind)),
-            ("only main has", "; ".join(map(str, self.only_on_main))),
+            *(("only main has", "; ".join(map(str, self.only_on_main))), ("problem", self.problem)),
         )
         rows = [(name, value) for name, value in known if value not in (None, "")]
         return Glance(f"Branch {self.name}, {self.state.value}, {head}", (), ("", ""), rows)
@@ -82,12 +86,19 @@ class BranchInfo(Shown):
 def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInfo]:
     """Return main first, then the other branches by name; branches removed meanwhile are left out.
 
+    What is damaged has a `problem`, and takes away nothing that can be read without it.
+
     Args:
         main: the main branch.
         gaps: finds what only main has, by reading all commits since the oldest branch; None to skip that.
     """
-    head = main.snapshots.head()
-    of_main = _at_head(BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, main.branch_uuid), head)
+    of_main, head = BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, None), None
+    try:
+        of_main = replace(of_main, uuid=main.branch_uuid)
+        head = main.snapshots.head()
+        of_main = _at_head(of_main, head)
+    except CorruptTableError as error:
+        of_main = _damaged(of_main, error)
     names = [name for name in branch_names(main) if name != main.branch]
     found = each(partial(_info, main, head, gaps), names, at=main.storage)
     return [of_main, *(info for info in found if info.state is not BranchState.ABSENT)]
@@ -95,19 +106,27 @@ def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInf
 
 def _info(main: TableContext, main_head: Snapshot | None, gaps: Gaps | None, name: str) -> BranchInfo:
     branch = main.on_branch(name)
-    state, head = state_of(branch), branch.snapshots.head()
-    try:
+    info = BranchInfo(name, name, state_of(branch), False, None)
+    try:  # each needs what is read before it
+        head = branch.snapshots.head()
+        info = _at_head(info, head)
         fork = branch.fork
-    except CorruptTableError:
-        return _at_head(BranchInfo(name, name, BranchState.DAMAGED, False, None), head)
-    uuid = branch.branch_uuid if state is BranchState.READY else None
-    info = _at_head(BranchInfo(name, name, state, False, uuid), head)
-    if fork is None:
-        return info
-    info = _with_fork(info, fork, fork_snapshot(branch, main), head, main_head)
-    if gaps is None or state is not BranchState.READY:
-        return info
-    return replace(info, only_on_main=by_job(gaps(main, branch), main.name, name))
+        info = replace(info, uuid=branch.branch_uuid if info.state is BranchState.READY else None)
+        if fork is None:
+            return info
+        info = _with_fork(info, fork, None, head, main_head)
+        info = _with_fork(info, fork, fork_snapshot(branch, main), head, main_head)
+        if gaps is None or info.state is not BranchState.READY:
+            return info
+        return replace(info, only_on_main=by_job(gaps(main, branch), main.name, name))
+    except CorruptTableError as error:
+        return _damaged(info, error)
+
+
+def _damaged(info: BranchInfo, error: CorruptTableError) -> BranchInfo:
+    """Return what is known of a branch, and why no more is; one of which not even the identity is known is damaged."""
+    state = info.state if info.uuid is not None else BranchState.DAMAGED
+    return replace(info, state=state, problem=error.message, hint=error.hint)
 
 
 def _with_fork(

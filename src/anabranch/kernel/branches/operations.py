@@ -58,8 +58,10 @@ def operations(
         found += [o for o in ended if o.branch_uuid not in there]
     for pointer in _replacements(context, unread):
         found += _of_replacement(context, pointer, unread)
-    for uuid in _mains(context) if of_commits else ():
-        found += _of_commits(context, uuid)
+    mains = tried("which branches were main", partial(_mains, context), unread) if of_commits else None
+    for uuid in mains or ():
+        of_one = partial(lambda uuid: [*_of_commits(context, uuid)], uuid)
+        found += tried("replacements that were commits", of_one, unread) or []
     return sorted(found, key=lambda o: (o.time_millis, o.branch, o.operation), reverse=True)
 
 

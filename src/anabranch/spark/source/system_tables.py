@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import CorruptTableError, InvalidInputError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.lazy import lazy
 from anabranch.options import BRANCH, PATH, SCAN_COLUMNS, SCAN_FILTER
-from anabranch.spark.context.tables import catalog_of, names_moment, store_settings, view_of
+from anabranch.spark.context.tables import catalog_of, names_moment, open_table, store_settings, view_of
 from anabranch.system_tables import (
     View,
     lake_table,
@@ -55,10 +55,18 @@ class SystemRead:
             _check_no_moment(self.name, self.options)
             parts = iter([read_lake_table(catalog_of(self.options), self.name, self.options)])
         else:
-            seen = view_of(self.options)
-            view = View(seen.table.context, seen.snapshot, seen.schema, pinned=names_moment(self.options))
-            parts = read_system_parts(view, self.name, columns if filter is None else None)
+            parts = read_system_parts(self._view(), self.name, columns if filter is None else None)
         return select_parts(parts, fields, filter=filter, columns=columns)
+
+    def _view(self) -> View:
+        is_past = names_moment(self.options)
+        try:
+            seen = view_of(self.options)
+        except CorruptTableError as error:
+            if is_past:
+                raise
+            return View.damaged(open_table(self.options).context, error)
+        return View(seen.table.context, seen.snapshot, seen.schema, pinned=is_past)
 
 
 def system_read(options: Mapping[str, str]) -> SystemRead | None:
