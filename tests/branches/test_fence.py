@@ -16,8 +16,8 @@ from anabranch.kernel.compaction.planning import plan_full
 from anabranch.kernel.compaction.selection import live_files
 from anabranch.kernel.provenance.births import MIXED
 from anabranch.kernel.provenance.fence import FENCE, file_ages
-from anabranch.maintenance.compact import compact_round
 from anabranch.maintenance.rewrites import carry_out, commit_rewrites, write_context
+from tests.support.compacting import compact_round
 from tests.support.tables import make_table
 
 _numbers = itertools.count()
@@ -89,7 +89,7 @@ def test_continuous_compaction_never_crosses(options):
     _, fix = forked(options, before=2, after=2)
     coordinator = Coordinator(fix.context, fix.options)
     for i in range(12):
-        compact_round(fix.context, {}, coordinator, engine=LocalEngine())
+        compact_round(fix.context, coordinator, LocalEngine())
         if i < 3:
             append(fix, 200 + i)
     assert MIXED not in files(fix)

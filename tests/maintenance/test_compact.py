@@ -20,10 +20,11 @@ from anabranch.kernel.commit.commit_message import Rewrite
 from anabranch.kernel.compaction.coordinator import Coordinator
 from anabranch.kernel.compaction.selection import live_files
 from anabranch.maintenance import rewrites
-from anabranch.maintenance.compact import CompactionResult, compact_round
+from anabranch.maintenance.compact import CompactionResult
 from anabranch.maintenance.rewrites import carry_out
 from anabranch.runtime import Runtime, SystemClock
 from tests.support.canonical import canonical_rows
+from tests.support.compacting import compact_round
 from tests.support.faults import Fault, FaultyStorage, kill, lose_answer, no_space
 from tests.support.processes import forking
 from tests.support.tables import ids_of, make_table, rows
@@ -494,7 +495,7 @@ def test_a_job_keeps_a_table_compact_while_it_is_written(table):
         for _ in range(1 + i % 3):
             table.append(rows(written, 2))
             written += 2
-        compact_round(table.context, {}, coordinator, engine=LocalEngine())
+        compact_round(table.context, coordinator, LocalEngine())
         most = max(most, file_count(table))
     assert read(table) == list(range(written))
     assert most < 12
@@ -510,12 +511,12 @@ def test_a_job_goes_on_after_failures(table):
         written += 2
         try:
             engine = Breaking(0) if rng.random() < 0.3 else LocalEngine()
-            compact_round(table.context, {}, coordinator, engine=engine)
+            compact_round(table.context, coordinator, engine)
         except StorageError:
             failures += 1
     assert failures > 2
     assert coordinator.in_flight == ()
     for _ in range(300):
-        compact_round(table.context, {}, coordinator, engine=LocalEngine())
+        compact_round(table.context, coordinator, LocalEngine())
     assert file_count(table) < 5
     assert read(table) == list(range(written))

@@ -12,7 +12,6 @@ from anabranch.engine import Engine
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.compaction.planning import plan_full, plan_minor
 from anabranch.kernel.compaction.selection import Partitions, live_files, select_idle, select_partitions
 from anabranch.kernel.log.context import TableContext
@@ -92,44 +91,6 @@ def compact(
         touched = pl.Series([*{task.partition for task in tasks}], dtype=pl.Binary)
         live, schema = newest_files(context)
         live = live.filter(pl.col("partition").is_in(touched.implode()))
-    return CompactionResult.of(outcome)
-
-
-def compact_round(
-    context: TableContext,
-    options: Mapping[str, str],
-    coordinator: Coordinator,
-    *,
-    engine: Engine,
-    limit: int | None = None,
-) -> CompactionResult:
-    """Run one round of continuous compaction: whatever is worth it now, if anything.
-
-    Args:
-        context: the branch, as the coordinator has it.
-        options: over the table's.
-        coordinator: remembers the small files between rounds.
-        engine: rewrites the files.
-        limit: most tasks of this round.
-
-    Raises:
-        AnabranchError: a task failed, or its rewrite could not be committed. The coordinator knows: the next round
-            continues, and skips the partitions of failed tasks for a while.
-    """
-    coordinator.observe()
-    tasks = coordinator.tasks(limit)
-    if not tasks:
-        return CompactionResult()
-    try:
-        outcome = carry_out(context, options, tasks, engine=engine, description={"compaction": "continuous"})
-    except BaseException:
-        for task in tasks:
-            coordinator.done(task, TaskEnd.FAILED)
-        raise
-    for one in outcome.committed:
-        coordinator.done(one.task, TaskEnd.COMMITTED)
-    for task in outcome.given_up:
-        coordinator.done(task, TaskEnd.GIVEN_UP)
     return CompactionResult.of(outcome)
 
 
