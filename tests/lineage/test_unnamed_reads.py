@@ -11,7 +11,7 @@ import pytest
 import anabranch
 from anabranch.audit import Checks
 from anabranch.lineage.model import LINEAGE_PROPERTY, lineage_of
-from anabranch.verbs.branches import describe_diff as describe
+from anabranch.verbs.comparing import describe_diff as describe
 from tests.support.tables import SCHEMA, rows
 
 

@@ -11,7 +11,7 @@ from anabranch.lineage.recording import aside
 from anabranch.ui.asked import Asked
 from anabranch.ui.pairing import side_by_side
 from anabranch.ui.site import Site
-from anabranch.verbs.branches import describe_diff
+from anabranch.verbs.comparing import describe_diff
 
 _MOST_PARTITIONS = 1_000
 _MOST_ROWS = 400

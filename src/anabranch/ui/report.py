@@ -18,7 +18,7 @@ from anabranch.ui.asked import Asked
 from anabranch.ui.assets import hashed, policy, read_asset
 from anabranch.ui.cells import to_json
 from anabranch.ui.site import Site
-from anabranch.verbs.branches import sides_of
+from anabranch.verbs.comparing import sides_of
 
 _MOST_TABLES: Final = 5_000
 _AT_ONCE: Final = 60
