@@ -101,6 +101,56 @@ def test_what_goes_wrong_is_told_in_our_words(spark, broker):
         reader.options(**options(broker, "t", startingOffset="earliest")).load().collect()
 
 
+GOOD = {"json": '{"id": %d}', "csv": "%d"}
+BAD = {
+    "json": [b"{broken", b"", b"   ", b"[1]", b'{"id": 7} x', b'{"ID": 7}', b'{"id": "7"}', b"\xff\xfe{}"],
+    "csv": [b"broken", b"", b'"7', b"7,8", b"7\n8", b"7.0", b"\xff\xfe"],
+}
+"""Records that can be read, and records that cannot, by format."""
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("on_error", ["dead-letter", "skip"])
+def test_records_that_cannot_be_read_are_kept_or_left_out(spark, warehouse, tmp_path, broker, form, on_error):
+    dst, topic = make_table(warehouse, "db.dst"), broker.new_topic(1)
+    values = {"value.format": form, "value.schema": "id BIGINT NOT NULL", "value.on-error": on_error}
+    if on_error == "dead-letter":
+        values["dead-letter.table"] = "db.rejected"
+
+    def copied():
+        given = options(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=5, **values)
+        frame = (
+            spark.readStream.format("anabranch-kafka").option("warehouse", warehouse).options(**given).load()
+        )
+        sink = (
+            frame.where("row IS NOT NULL").selectExpr("row.id", "topic AS v").writeStream.format("anabranch")
+        )
+        sink = sink.options(warehouse=warehouse, checkpointLocation=str(tmp_path / "checkpoint"))
+        query = sink.queryName("letters").trigger(availableNow=True).start("db.dst")
+        assert query.awaitTermination(120)
+
+    bad, sent = BAD[form], []
+    for first in (0, len(bad)):  # the second time from the checkpoint
+        for number, value in enumerate(bad):
+            sent += [(GOOD[form] % (first + number)).encode(), value, None]
+        broker.produce(topic, sent[3 * first :])
+        copied()
+    assert ids_of(dst) == [*range(2 * len(bad))]
+    lake = anabranch.connect(warehouse)
+    if on_error == "skip":
+        assert lake.tables("db") == ["dst"]
+        return
+    rejected = sorted(lake.table("db.rejected").scan().to_arrow().to_pylist(), key=lambda row: row["offset"])
+    wrong = [(offset, value) for offset, value in enumerate(sent) if value in bad]
+    assert [(row["offset"], row["value"]) for row in rejected] == wrong
+    for row in rejected:
+        assert (row["topic"], row["partition"], row["sink"]) == (topic, 0, "db.dst")
+        where = (
+            f"the record of topic '{topic}', partition 0, at offset {row['offset']} cannot be read as {form}"
+        )
+        assert row["error"].startswith(where)
+
+
 @pytest.mark.long
 def test_a_table_into_a_topic_and_a_batch_that_is_repeated(spark, warehouse, tmp_path, broker):
     make_table(warehouse, "db.src").append(rows(0, 10))
