@@ -18,7 +18,7 @@ from anabranch.kernel.log.file_paths import bucket_folders
 from anabranch.kernel.scan.pruning import Statistics, partition_values, statistics_of_files
 from anabranch.system_tables.definition import Columns, Rows, SystemTable, View
 
-_PART: Final = 50_000
+_PART: Final = 20_000
 """Entries of manifests that are held at a time."""
 _STATISTICS = ("null_value_counts", "min_value_stats", "max_value_stats")
 _OF_STATISTICS = ("value_min", "value_max", "value_null_counts", "value_stats_cols")

@@ -39,6 +39,7 @@ from anabranch.options import (
 )
 
 _FEW_MANIFESTS = 3
+_JOINED_AT_ONCE = 100_000
 FORMATS = ("parquet", "orc", "avro")
 TO_LOCATE = (
     *("kind", "partition", "bucket", "total_buckets", "file_name", "file_size", "row_count"),
@@ -200,7 +201,7 @@ class ScanRequest:
         if partitions.height == 1:
             frame = frame.with_columns(folder=pl.lit(0, pl.Int64))
         else:
-            frame = frame.join(partitions, on="partition", how="left", maintain_order="left")
+            frame = frame.with_columns(_numbered(frame["partition"], partitions))
         if (frame["total_buckets"] > 0).any():
             frame = frame.sort("folder", "bucket", "min_sequence_number", maintain_order=True)
         elif not frame["folder"].is_sorted():
@@ -217,6 +218,23 @@ class ScanRequest:
                 return in_order_of_values(frame["partition"].unique(maintain_order=True), self.schema)
             case PartitionOrder.APPEARANCE:
                 return frame["partition"].unique(maintain_order=True)
+
+
+def _numbered(partitions: pl.Series, folders: pl.DataFrame) -> pl.Series:
+    """Return the folder of each partition row, in chunks as these are: Polars copies a frame whose columns differ in it.
+
+    Joined is this column alone, some rows at a time: a join copies what it joins, and the other columns of a plan may
+    stay those of the cache.
+    """
+    parts = partitions.to_frame("partition").iter_slices(max(_JOINED_AT_ONCE, folders.height))
+    joined = [
+        part.join(folders, on="partition", how="left", maintain_order="left")["folder"] for part in parts
+    ]
+    numbers = pl.concat(joined, rechunk=True)
+    ends = np.cumsum(partitions.chunk_lengths())
+    starts = [0, *ends[:-1].tolist()]
+    chunks = [numbers[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
+    return pl.concat(chunks, rechunk=False)
 
 
 def partition_folders(
