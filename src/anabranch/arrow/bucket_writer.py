@@ -13,6 +13,7 @@ import pyarrow as pa
 from anabranch.arrow.parquet_encode import PageSettings, encode
 from anabranch.arrow.parquet_footer import JoinedFile
 from anabranch.arrow.pipeline import Pipeline
+from anabranch.arrow.row_buffer import size_of
 from anabranch.arrow.splitting import BucketKey
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import DataFileMeta, FileSource
@@ -123,7 +124,7 @@ class BucketWriter:
         """Write the rows as one row group; return their bytes."""
         if self._last is not None and self._last.done():
             self._last.result()
-        size: int = rows.nbytes
+        size = size_of(rows)
         held = max(size, _LEAST_SIZE)
         encoded = self._pipeline.encode(held, encode, rows, self._settings.pages)
         self._last = self._pipeline.write(self._write, rows, held, encoded, self._last)

@@ -17,7 +17,7 @@ from anabranch.arrow.sources import batches_of
 from anabranch.errors import SchemaError, nearest
 from anabranch.expr.row_rules import filled
 from anabranch.format.types import data_types as t
-from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.format.types.arrow_types import PLAIN_ARROW, to_arrow_schema, to_arrow_type
 
 _MAX_BATCH_BYTES = 1 << 30
 """Limit for a batch's bytes: text and binary must fit 32-bit offsets."""
@@ -47,7 +47,9 @@ def convert(data: Any, fields: Sequence[t.Field]) -> Iterator[pa.RecordBatch]:
 
 
 def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if batch.nbytes <= _MAX_BATCH_BYTES or batch.num_rows < 2:
+    # What all of its buffers take is at least as much, and asked for in no time, also of thousands of columns.
+    sizes = (batch.get_total_buffer_size, lambda: batch.nbytes)
+    if batch.num_rows < 2 or any(size() <= _MAX_BATCH_BYTES for size in sizes):
         yield batch
         return
     middle = batch.num_rows // 2
@@ -56,6 +58,8 @@ def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _fitted(batch: pa.RecordBatch, fields: Sequence[t.Field], schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return _checked(batch, fields)
     positions = _match(batch.schema.names, fields, parent="")
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         _check_text(column, name)
@@ -66,6 +70,23 @@ def _fitted(batch: pa.RecordBatch, fields: Sequence[t.Field], schema: pa.Schema)
     if not columns:
         return batch
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _checked(batch: pa.RecordBatch, fields: Sequence[t.Field]) -> pa.RecordBatch:
+    """Fit a batch that has the schema already: of its columns only those whose values have to be looked at."""
+    columns: dict[int, pa.Array] = {}
+    for position, field in enumerate(fields):
+        if type(field.type) in _ANY_VALUE and field.type.nullable and field.default is None:
+            continue
+        found = batch.column(position)
+        _check_text(found, field.name)
+        fitted = fit_column(found, field)
+        if fitted is not found:
+            columns[position] = fitted
+    if not columns:
+        return batch
+    all_columns = [columns.get(position, column) for position, column in enumerate(batch.columns)]
+    return pa.RecordBatch.from_arrays(all_columns, schema=batch.schema)
 
 
 def _check_text(column: pa.Array, name: str) -> None:
@@ -208,6 +229,13 @@ def _fit_inside(array: pa.Array, data_type: t.DataType, path: str) -> pa.Array:
             fitted = _cast(array, data_type, path)
             _check_length(fitted, data_type, path)
             return fitted
+
+
+_ANY_VALUE = {
+    *(kind for kind, arrow in PLAIN_ARROW.items() if pa.types.is_primitive(arrow)),
+    *(t.DecimalType, t.TimestampType, t.LocalZonedTimestampType),
+}
+"""Types for which every value of their Arrow type is valid."""
 
 
 # Nested types. Values below a null are neither checked nor kept.

@@ -8,7 +8,7 @@ decimals need, timestamps in the unit of their precision, times adjusted to UTC.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ _SAMPLE_PIECES: Final = 8
 _SAMPLE_ROWS: Final = 512
 _DICTIONARY_BYTES: Final = 1 << 20
 """Size above which PyArrow abandons a dictionary."""
+_TINY_CHUNK: Final = 64
+"""Bytes of a column's values that are not worth a compressor, whose set-up takes as long as writing them uncompressed."""
 
 SCHEMA_SETTINGS: Final[dict[str, Any]] = {
     "version": "2.6",
@@ -78,21 +80,16 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
     """
     table = storable(table)
     leaves = [*_leaves(table)]
-    floats = {
-        name: column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-        if pa.types.is_floating(column.type)
-    }
-    share = min(1.0, _SAMPLE_PIECES * _SAMPLE_ROWS / len(table))
+    is_tiny = pages.codec == "zstd" and table.get_total_buffer_size() <= _TINY_CHUNK * len(leaves)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
-        compression=pages.codec,
-        compression_level=pages.level,
+        compression="none" if is_tiny else pages.codec,
+        compression_level=None if is_tiny else pages.level,
         write_page_checksum=pages.checksum,
-        use_dictionary=[leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)],
-        write_statistics=[leaf.path for leaf in leaves if _is_ordered(leaf, floats)],
+        use_dictionary=_dictionaries(table, leaves),
+        write_statistics=_ordered(table, leaves),
         data_page_version="1.0",
         **SCHEMA_SETTINGS,
         **_LARGE_PAGES,
@@ -111,15 +108,41 @@ class _Leaf:
     column: pa.Array
 
 
-def _is_ordered(leaf: _Leaf, floats: Mapping[str, pa.ChunkedArray]) -> bool:
-    """Whether readers may rely on the column's minimum and maximum; `floats` are the table's columns of floats.
+def _dictionaries(table: pa.Table, leaves: Sequence[_Leaf]) -> list[str] | bool:
+    """Return the paths of the columns to encode with a dictionary; False for none."""
+    if len(table) < 2:
+        return False
+    share = min(1.0, _SAMPLE_PIECES * _SAMPLE_ROWS / len(table))
+    return [leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)]
+
+
+def _ordered(table: pa.Table, leaves: Sequence[_Leaf]) -> list[str] | bool:
+    """Return the paths of the columns on whose minimum and maximum readers may rely; True for all.
 
     Arrow leaves NaN out of them, but to Spark NaN is above all numbers: it would skip rows that match.
     """
-    if not pa.types.is_floating(leaf.column.type):
-        return bool(leaf.column.type != INT96)
-    column = floats.get(leaf.path)  # what is nested is not there
-    return column is not None and not pc.any(pc.is_nan(column)).as_py()
+    floating = {leaf.path for leaf in leaves if pa.types.is_floating(leaf.column.type)}
+    columns = [
+        column for name, column in zip(table.column_names, table.columns, strict=True) if name in floating
+    ]
+    by_type: dict[pa.DataType, list[pa.Array]] = {}
+    for column in columns:
+        by_type.setdefault(column.type, []).extend(column.chunks)
+    # All columns in one call, since a row of thousands of columns would make one for each value.
+    has_nan = any(_has_nan(pa.chunked_array(chunks)) for chunks in by_type.values())
+    unordered = {leaf.path for leaf in leaves if leaf.column.type == INT96}
+    if len(columns) < len(floating) or has_nan:
+        plain = {
+            name
+            for name, column in zip(table.column_names, table.columns, strict=True)
+            if name in floating and not _has_nan(column)
+        }
+        unordered |= floating - plain  # what is nested is not in these
+    return [leaf.path for leaf in leaves if leaf.path not in unordered] if unordered else True
+
+
+def _has_nan(column: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def _leaves(table: pa.Table) -> Iterator[_Leaf]:
@@ -157,7 +180,7 @@ def _pays_a_dictionary(sample: pa.Array, share: float) -> bool:
         sample: values from all parts of the column.
         share: how much of the column they are.
     """
-    if pa.types.is_boolean(sample.type) or len(sample) < 2:
+    if pa.types.is_boolean(sample.type):
         return False
     counts = pc.value_counts(sample).field("counts").to_numpy()
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())

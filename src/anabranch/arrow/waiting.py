@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from anabranch.arrow.row_buffer import GroupSize
+from anabranch.arrow.row_buffer import GroupSize, size_of
 from anabranch.arrow.spill import Spill, SpilledRows
 
 K = TypeVar("K", bound=Hashable)
@@ -146,7 +146,7 @@ class _Block:
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
-        self.size = table.nbytes
+        self.size = size_of(table)
         self.parts = 0
         """Number of its waiting parts."""
 
@@ -154,7 +154,7 @@ class _Block:
         """Replace the table by one of only these parts, which are all that wait."""
         ranges = [np.arange(part.start, part.start + part.rows) for part in parts]
         self.table = self.table.take(pa.array(np.concatenate(ranges)))
-        self.size = self.table.nbytes
+        self.size = size_of(self.table)
         start = 0
         for part in parts:
             part.start = start

@@ -14,7 +14,7 @@ from anabranch.arrow.event_times import EventTimeTracker
 from anabranch.arrow.files import native_path
 from anabranch.arrow.parquet_encode import PageSettings
 from anabranch.arrow.pipeline import Pipeline
-from anabranch.arrow.row_buffer import GroupSize, RowBuffer, split_evenly
+from anabranch.arrow.row_buffer import GroupSize, RowBuffer, size_of, split_evenly
 from anabranch.arrow.spill import Spill
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.waiting import WaitingRows
@@ -127,7 +127,7 @@ class TableWriter:
         self._budget = WRITE_BUFFER_SIZE.of(options) if WRITE_BUFFER_FOR_APPEND.of(options) else None
         most_at_once = settings.target_size if self._budget is None else self._budget // 4
         self._incoming = RowBuffer(self._schema, min(settings.target_size, most_at_once))
-        self._spill = _spill(context, options) if WRITE_BUFFER_SPILLABLE.of(options) else None
+        self._spill = _spill(context, self._schema, options) if WRITE_BUFFER_SPILLABLE.of(options) else None
         self._waiting = WaitingRows[BucketKey](GroupSize(settings.target_size), self._spill)
         self._pipeline = Pipeline(context.threads)
         is_here = native_path(context.storage, "data") is not None
@@ -203,7 +203,7 @@ class TableWriter:
 
     def _distribute(self, rows: pa.Table) -> None:
         if self._budget is not None:
-            self._make_room(self._budget, 2 * rows.nbytes)  # sorting them copies them
+            self._make_room(self._budget, 2 * size_of(rows))  # sorting them copies them
         rows, counts = self._splitter.split(rows)
         for key, _ in counts:
             self._buckets.add(key)
@@ -241,9 +241,9 @@ class TableWriter:
             pa.default_memory_pool().release_unused()
 
 
-def _spill(context: WriteContext, options: Mapping[str, str]) -> Spill:
+def _spill(context: WriteContext, schema: pa.Schema, options: Mapping[str, str]) -> Spill:
     return Spill(
-        to_arrow_schema(context.schema.fields),
+        schema,
         max_size=WRITE_BUFFER_SPILL_SIZE.of(options),
         folder=context.spill_folder,
     )

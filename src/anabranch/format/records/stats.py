@@ -104,8 +104,27 @@ class StatsCollector:
         if batch.num_columns != len(self._columns):
             raise SchemaError(f"expected a batch of {len(self._columns)} columns, found {batch.num_columns}")
         columns: Any = batch.columns
+        if batch.num_rows == 1:
+            self._update_with_row(columns)
+            return
         for column, values in zip(self._columns, columns, strict=True):
             column.update(values)
+
+    def _update_with_row(self, values: Sequence[Any]) -> None:
+        """Take in the values of one row: those of one type together, because there may be thousands."""
+        by_type: dict[tuple[t.DataType, Any], list[tuple[_ColumnStats, Any]]] = {}
+        for column, value in zip(self._columns, values, strict=True):
+            if column.count(value):
+                by_type.setdefault((column.data_type, value.type), []).append((column, value))
+        for (data_type, arrow_type), some in by_type.items():
+            chunks = [
+                c
+                for _, value in some
+                for c in (value.chunks if isinstance(value, pa.ChunkedArray) else [value])
+            ]
+            found = physical_values(pa.chunked_array(chunks, arrow_type), data_type)
+            for (column, _), one in zip(some, found, strict=True):
+                column.take_in(one, one)
 
     def finish(self) -> SimpleStats:
         """Statistics with one slot per column, whether anything is known of it or not."""
@@ -180,11 +199,11 @@ _UNKNOWN: _Bounds = (None, None)
 def _simple_stats(
     types: Sequence[t.DataType], bounds: Sequence[_Bounds], null_counts: Sequence[int | None]
 ) -> SimpleStats:
-    return SimpleStats(
-        min_values=with_arity(len(types), encode_row(types, [low for low, _ in bounds])),
-        max_values=with_arity(len(types), encode_row(types, [high for _, high in bounds])),
-        null_counts=tuple(null_counts),
-    )
+    lowest = with_arity(len(types), encode_row(types, [low for low, _ in bounds]))
+    # Of a single row both are mostly the same objects, and then the same bytes.
+    is_one = all(low is high for low, high in bounds)
+    highest = lowest if is_one else with_arity(len(types), encode_row(types, [high for _, high in bounds]))
+    return SimpleStats(lowest, highest, tuple(null_counts))
 
 
 def _stats_of(columns: Sequence[_ColumnStats]) -> SimpleStats:
@@ -221,14 +240,15 @@ class _ColumnStats:
         self._low: Any = None
         self._high: Any = None
 
-    def update(self, values: ArrowColumn) -> None:
+    def count(self, values: ArrowColumn) -> bool:
+        """Count the nulls; whether there are values that the bounds have to take in."""
         if self.null_count is None:
-            return
+            return False
         self.null_count += values.null_count
-        if not self._bounded or values.null_count == len(values):
-            return
-        if len(values) == 1:  # a row of thousands of columns is mostly this
-            self._take_in(*physical_values(values, self.data_type) * 2)
+        return self._bounded and values.null_count < len(values)
+
+    def update(self, values: ArrowColumn) -> None:
+        if not self.count(values):
             return
         fitted: Any = fit_column(values, self.data_type)
         if self._may_hold_nan and pc.any(pc.is_nan(fitted)).as_py():
@@ -236,9 +256,9 @@ class _ColumnStats:
             return
         # Arrow compares text by its bytes, as Paimon does.
         found: Any = pc.min_max(fitted)
-        self._take_in(*(physical_value(found[end], self.data_type) for end in ("min", "max")))
+        self.take_in(*(physical_value(found[end], self.data_type) for end in ("min", "max")))
 
-    def _take_in(self, low: Any, high: Any) -> None:
+    def take_in(self, low: Any, high: Any) -> None:
         if self._may_hold_nan and math.isnan(low):
             self._bounded = False
             return

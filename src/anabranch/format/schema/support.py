@@ -52,8 +52,9 @@ def check_writable(schema: TableSchema, *, path: str | None) -> None:
         rule.check(schema.options, path)
     for name in set(schema.bucket_keys) & set(schema.partition_keys):
         raise CorruptTableError(f"option 'bucket-key' names '{name}', which is a partition key", path=path)
-    columns = {f.id for f in schema.fields if is_atomic(f.type)}
-    defaults = [f.name for f in walk_fields(schema.fields) if f.default is not None and f.id not in columns]
+    with_default = [f for f in walk_fields(schema.fields) if f.default is not None]
+    columns = {f.id for f in schema.fields if is_atomic(f.type)} if with_default else ()
+    defaults = [f.name for f in with_default if f.id not in columns]
     if defaults:
         raise UnsupportedFeatureError(
             f"writing would have to fill in default values of {', '.join(defaults)}, which is not implemented for nested "

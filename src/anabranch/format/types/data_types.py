@@ -239,7 +239,8 @@ def walk_fields(fields: tuple[Field, ...]) -> Iterator[Field]:
     """All fields, nested ones included, in the order of their declaration."""
     for f in fields:
         yield f
-        yield from _walk_type(f.type)
+        if not is_atomic(f.type):
+            yield from _walk_type(f.type)
 
 
 def _walk_type(data_type: DataType) -> Iterator[Field]:
