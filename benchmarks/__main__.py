@@ -29,6 +29,7 @@ TOPICS = (
     "checksums",
     "planning",
     "commits",
+    "costs",
     "far_store",
     "many_partitions",
     "stream_compaction",
