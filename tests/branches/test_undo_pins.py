@@ -1,6 +1,6 @@
 """Branches that were begun on a main whose replacement is taken back: main holds on to nothing that is not its own."""
 
-from anabranch.kernel.log import fork_pins
+from anabranch.kernel.log import store_clock
 from anabranch.kernel.log.fork_pins import fork_pin
 from tests.branches.replacing import BEFORE, again, parted
 from tests.support.tables import ids_of, rows
@@ -49,7 +49,7 @@ def test_a_pin_that_was_put_there_wrongly_goes_in_the_end(monkeypatch):
     main.storage.put(path, main.storage.get(more.context.layout.tag_path(fork_pin(more.branch_uuid))))
     table.maintain()
     assert main.storage.exists(path), "it may be the one of a branch that is being made"
-    monkeypatch.setattr(fork_pins, "_GRACE_MILLIS", -(10**15))
+    monkeypatch.setattr(store_clock, "DAY_MILLIS", -(10**15))
     again(table).maintain()
     assert not main.storage.exists(path)
     assert again(table).verify(deep=True).ok

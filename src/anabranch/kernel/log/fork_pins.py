@@ -13,19 +13,15 @@ from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError
 from anabranch.format.records.fork import Fork
-from anabranch.format.records.layout import tag_name_of
-from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import stream
-from anabranch.kernel.log.ref_log import find_tag
-from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.ref_log import delete_tags, find_tag, put_tag, tag_times
+from anabranch.kernel.log.store_clock import day_old
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}fork-"
-_GRACE_MILLIS = 24 * 3_600_000
-"""Minimum age at which the pin of a never-created branch is removed: no creation takes this long."""
 
 
 def fork_pin(branch_uuid: str) -> str:
@@ -45,8 +41,7 @@ def pinned_branch_of(tag_name: str) -> str:
 
 def pin_fork(context: TableContext, branch_uuid: str, snapshot: Snapshot) -> None:
     """Tag the fork snapshot of a branch, on main or on the branch itself."""
-    name = fork_pin(branch_uuid)
-    context.storage.put(context.layout.tag_path(name), Tag(name, snapshot).to_json())
+    put_tag(context, fork_pin(branch_uuid), snapshot)
 
 
 def unpin_fork(main: TableContext, branch_uuid: str) -> None:
@@ -116,11 +111,7 @@ def tend_fork_pins(
     """
     if branches is None:
         branches = [main.on_branch(name) for name in branch_names(main)]
-    pinned = {
-        name: info.modified_millis
-        for info in main.storage.list(main.layout.tag_folder)
-        if (name := tag_name_of(info.path)) is not None and is_fork_pin(name)
-    }
+    pinned = {name: made for name, made in tag_times(main).items() if is_fork_pin(name)}
     restored, lost, needed = [], [], set()
     is_known = True
     for branch, has_pin in zip(branches, stream(_has_pin, branches, at=main.storage), strict=True):
@@ -150,11 +141,9 @@ def tend_fork_pins(
         for side in missing if not dry_run else ():
             pin_fork(side, branch.fork.branch_uuid, snapshot)
         restored.append(name)
-    unneeded = {pin: made for pin, made in pinned.items() if is_known and pin not in needed}
-    now = removal_time(main) if unneeded else 0
-    released = sorted(pin for pin, made in unneeded.items() if now - made > _GRACE_MILLIS)
+    released = day_old(main, {p: made for p, made in pinned.items() if is_known and p not in needed})
     if not dry_run:
-        main.storage.delete_many([main.layout.tag_path(pin) for pin in released])
+        delete_tags(main, released)
     return ForkPinCare(tuple(restored), tuple(lost), tuple(released))
 
 

@@ -14,21 +14,25 @@ from itertools import pairwise
 from typing import Final
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.format.records.layout import tag_name_of
-from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.merge_record import MergeEnd, MergeLog, MergeRecord, merge_log
 from anabranch.kernel.log.moment import check_there, of_snapshot
-from anabranch.kernel.log.ref_log import find_tag, find_tags, is_internal, tag_names
-from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.ref_log import (
+    delete_tags,
+    find_tag,
+    find_tags,
+    is_internal,
+    put_tag,
+    tag_names,
+    tag_times,
+)
+from anabranch.kernel.log.store_clock import day_old
 
 MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
 """Tags that hold what was merged."""
-_GRACE_MILLIS: Final = 24 * 3_600_000
-"""Minimum age at which a pin that belongs to no branch is removed."""
 
 
 def branch_pin(number: int) -> str:
@@ -47,7 +51,7 @@ def pin_head(branch: TableContext, record: MergeRecord) -> bool:
     found = find_tag(branch, name)
     if found is not None and found.snapshot.stamp == record.head.stamp:
         return True
-    _put(branch, name, record.head)
+    put_tag(branch, name, record.head)
     try:
         check_there(branch, of_snapshot(record.head))
     except AnabranchError:
@@ -58,7 +62,7 @@ def pin_head(branch: TableContext, record: MergeRecord) -> bool:
 
 def pin_result(main: TableContext, branch_uuid: str, number: int, made: Snapshot) -> None:
     """Tag the result of a merge on main."""
-    _put(main, main_pin(branch_uuid, number), made)
+    put_tag(main, main_pin(branch_uuid, number), made)
 
 
 def is_merge_pin(tag_name: str) -> bool:
@@ -75,15 +79,13 @@ def pinned_merge_of(tag_name: str) -> tuple[str | None, int]:
 def unpin_after(main: TableContext, snapshot_id: int) -> None:
     """Remove main's pins of merge results after a snapshot that history is cut back to."""
     pins = find_tags(main, [name for name in tag_names(main) if is_merge_pin(name)])
-    after = [pin.name for pin in pins if pin.snapshot.id > snapshot_id]
-    main.storage.delete_many([main.layout.tag_path(name) for name in after])
+    delete_tags(main, (pin.name for pin in pins if pin.snapshot.id > snapshot_id))
 
 
 def unpin_merges(main: TableContext, branch_uuid: str) -> None:
     """Remove main's pins of the merges of a deleted branch."""
     prefix = f"{MERGE_PIN_PREFIX}{branch_uuid}-"
-    names = [name for name in tag_names(main) if name.startswith(prefix)]
-    main.storage.delete_many([main.layout.tag_path(name) for name in names])
+    delete_tags(main, (name for name in tag_names(main) if name.startswith(prefix)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def tend_merge_pins(
         branches = [main.on_branch(name) for name in branch_names(main)]
     restored: list[str] = []
     released = 0
-    foreign = _of_main(main)
+    foreign = {name: made for name, made in tag_times(main).items() if is_merge_pin(name)}
     is_known = True
     for branch in branches:
         name = branch.branch or ""
@@ -137,18 +139,8 @@ def tend_merge_pins(
             if missing:
                 restored.append(name)
             released += _settle(side, missing, there - wanted.keys(), dry_run=dry_run)
-    foreign = foreign if is_known else {}
-    now = removal_time(main) if foreign else 0
-    old = {pin for pin, made in foreign.items() if now - made > _GRACE_MILLIS}
-    released += _settle(main, {}, old, dry_run=dry_run)
+    released += _settle(main, {}, day_old(main, foreign if is_known else {}), dry_run=dry_run)
     return MergePinCare(tuple(dict.fromkeys(restored)), released)
-
-
-def _of_main(main: TableContext) -> dict[str, int]:
-    """Return main's merge pins and when they were stored."""
-    infos = main.storage.list(main.layout.tag_folder)
-    named = ((tag_name_of(info.path), info.modified_millis) for info in infos)
-    return {name: made for name, made in named if name is not None and name.startswith(MERGE_PIN_PREFIX)}
 
 
 def _wanted_on_branch(branch: TableContext, log: MergeLog) -> dict[str, Snapshot | None]:
@@ -202,11 +194,6 @@ def _settle(
     if not dry_run:
         for name, snapshot in missing.items():
             if snapshot is not None:
-                _put(side, name, snapshot)
-        if extra:
-            side.storage.delete_many([side.layout.tag_path(name) for name in extra])
+                put_tag(side, name, snapshot)
+        delete_tags(side, extra)
     return len(extra)
-
-
-def _put(side: TableContext, name: str, snapshot: Snapshot) -> None:
-    side.storage.put(side.layout.tag_path(name), Tag(name, snapshot).to_json())

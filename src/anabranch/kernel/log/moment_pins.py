@@ -10,15 +10,13 @@ from __future__ import annotations
 from contextlib import suppress
 
 from anabranch.errors import AnabranchError, StorageError
-from anabranch.format.records.layout import tag_name_of
-from anabranch.format.records.refs import Tag
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, check_there
-from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.ref_log import delete_tags, put_tag, tag_times
+from anabranch.kernel.log.store_clock import day_old
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}pin-"
-_GRACE_MILLIS = 24 * 3_600_000
 
 
 def take(context: TableContext, moment: Moment) -> str:
@@ -29,7 +27,7 @@ def take(context: TableContext, moment: Moment) -> str:
         InvalidInputError: it is readable, but nothing can refer to it (see `Savepoint.snapshot`).
     """
     name = f"{_PREFIX}{context.runtime.ids.uuid()}"
-    context.storage.put(context.layout.tag_path(name), Tag(name, moment.snapshot).to_json())
+    put_tag(context, name, moment.snapshot)
     try:
         check_there(context, moment)
     except AnabranchError:
@@ -46,7 +44,7 @@ def is_pin(tag_name: str) -> bool:
 def is_old(context: TableContext, pin: str) -> bool:
     """Whether a pin is old enough to be of a killed operation. Raises `NotFoundError`."""
     stored = context.storage.info(context.layout.tag_path(pin)).modified_millis
-    return removal_time(context) - stored > _GRACE_MILLIS
+    return bool(day_old(context, {pin: stored}))
 
 
 def release(context: TableContext, pin: str) -> None:
@@ -69,14 +67,6 @@ def hand_over(context: TableContext, pin: str, moment: Moment) -> None:
 
 def release_old(context: TableContext) -> list[str]:
     """Remove the pins of killed operations and return their names. Costs one listing if there are none."""
-    found = {
-        name: info.modified_millis
-        for info in context.storage.list(context.layout.tag_folder)
-        if (name := tag_name_of(info.path)) is not None and name.startswith(_PREFIX)
-    }
-    if not found:
-        return []
-    now = removal_time(context)
-    old = [name for name, stored in found.items() if now - stored > _GRACE_MILLIS]
-    context.storage.delete_many([context.layout.tag_path(name) for name in old])
-    return sorted(old)
+    old = day_old(context, {name: stored for name, stored in tag_times(context).items() if is_pin(name)})
+    delete_tags(context, old)
+    return old

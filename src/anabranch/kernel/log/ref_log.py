@@ -47,6 +47,18 @@ def tag_times(context: TableContext) -> dict[str, int]:
     return dict(sorted(times.items()))
 
 
+def put_tag(context: TableContext, name: str, snapshot: Snapshot) -> None:
+    """Store a tag of the table itself, whether or not there is one of that name."""
+    context.storage.put(context.layout.tag_path(name), Tag(name, snapshot).to_json())
+
+
+def delete_tags(context: TableContext, names: Iterable[str]) -> None:
+    """Remove tags of the table itself; those that are gone do not matter."""
+    paths = [context.layout.tag_path(name) for name in names]
+    if paths:
+        context.storage.delete_many(paths)
+
+
 def is_internal(name: str) -> bool:
     """Whether the table made the tag of this name for itself."""
     return name.startswith(RESERVED_TAG_PREFIX)

@@ -18,17 +18,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import StorageError
-from anabranch.format.records.layout import tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.ref_log import find_tag
-from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.ref_log import find_tag, tag_times
+from anabranch.kernel.log.store_clock import day_old
 
 _PREFIX = "anabranch-rollback-"
 _TARGET, _RESULT = "-target", "-result"
-_GRACE_MILLIS = 24 * 3_600_000
-"""Minimum age at which the pin of a never-committed rollback is removed."""
 
 
 def is_rollback_pin(tag_name: str) -> bool:
@@ -73,11 +70,7 @@ class PinCare:
 
 def tend_pins(context: TableContext) -> PinCare:
     """Complete the pins of killed rollbacks, remove those no longer needed. Costs one listing if there are none."""
-    found = {
-        name: info.modified_millis
-        for info in context.storage.list(context.layout.tag_folder)
-        if (name := tag_name_of(info.path)) is not None
-    }
+    found = tag_times(context)
     if not any(is_rollback_pin(name) for name in found):
         return PinCare()
     tags = {name: tag for name in found if (tag := find_tag(context, name)) is not None}
@@ -105,7 +98,7 @@ def _settle(context: TableContext, user: str, tags: dict[str, Tag], pinned_at: i
                 raise
             return  # a full disk is cleaned first: our own expiry needs no pins, and the next one puts it
         tags[_result_name(user)] = Tag(_result_name(user), result)
-    elif result is not None or removal_time(context) - pinned_at > _GRACE_MILLIS:
+    elif result is not None or day_old(context, {user: pinned_at}):
         del tags[_target_name(user)]
         unpin(context, user)
 

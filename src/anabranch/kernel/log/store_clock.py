@@ -10,6 +10,7 @@ was ahead; then the modification time of its file tells when it was really made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from anabranch.errors import AnabranchError, NotFoundError
@@ -18,6 +19,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.storage.names import temporary_name
 
+DAY_MILLIS = 24 * 3_600_000
 SKEW_MILLIS = 60_000
 """Most that the clocks of healthy machines may differ."""
 
@@ -37,6 +39,17 @@ def removal_time(context: TableContext) -> int:
         infos = context.storage.list(context.layout.snapshot_folder)
         stored = max((info.modified_millis for info in infos), default=machine)
     return min(machine, stored)
+
+
+def day_old(context: TableContext, stored: Mapping[str, int]) -> list[str]:
+    """Return the files of killed operations, by name: those stored more than a day ago. No operation takes as long.
+
+    Args:
+        context: the table.
+        stored: when each file was stored, by name. Costs nothing if there are none.
+    """
+    now = removal_time(context) if stored else 0
+    return sorted(name for name, made in stored.items() if now - made > DAY_MILLIS)
 
 
 def commit_time(context: TableContext, snapshot: Snapshot) -> int:
