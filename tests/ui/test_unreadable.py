@@ -2,12 +2,17 @@
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.storage.local import LocalStorage
+from anabranch.ui.answers import ANSWERS
+from anabranch.ui.asked import Asked
+from anabranch.ui.site import Site
 from tests.ui.client import Client, caught_up
 from tests.ui.conftest import serving
 
@@ -219,3 +224,50 @@ def test_lineage_goes_on_where_its_index_is_cut_or_overwritten_under_the_page(tm
                 else:
                     caught_up(ask, what)
                 assert caught_up(ask, "jobs")["jobs"] == wanted, (what, len(content))
+
+
+@pytest.mark.parametrize("what", ["facts", "history", "table"])
+def test_a_table_that_is_moved_away_for_a_moment_is_not_said_to_be_damaged(
+    twice, tmp_path, monkeypatch, what
+):
+    """At each request that an answer makes: there is no file of the table at that one, and all are at the next."""
+    shutil.copytree(twice, tmp_path / "w")
+    home, away = tmp_path / "w" / TABLE, tmp_path / "w/d.db/away"
+    asked, moment, turn = 0, 10**9, threading.Lock()
+
+    def at_each_request(method):
+        def watched(self, path):
+            nonlocal asked
+            with turn:
+                asked += 1
+                if asked == moment:
+                    home.rename(away)
+                elif asked == moment + 1:
+                    away.rename(home)
+            return method(self, path)
+
+        return watched
+
+    for name in ("_target", "_folder"):
+        monkeypatch.setattr(LocalStorage, name, at_each_request(getattr(LocalStorage, name)))
+
+    def answer():
+        nonlocal asked
+        asked = 0
+        site = Site(anabranch.connect(str(tmp_path / "w")), warehouse="w")
+        try:
+            return ANSWERS[what](site, Asked([("name" if what == "facts" else "table", T)]))
+        except anabranch.NotFoundError as error:
+            return error
+        finally:
+            if away.exists():
+                away.rename(home)
+
+    wanted = answer()
+    for moment in range(1, asked + 1):
+        found = answer()
+        told = str(found.get("damaged", "") if what == "table" and isinstance(found, dict) else found)
+        assert "verify" not in told, (moment, told)
+        assert "repair" not in told, (moment, told)
+        if what == "history" and isinstance(found, dict):
+            assert [row[0] for row in found["rows"]] == [row[0] for row in wanted["rows"]], moment

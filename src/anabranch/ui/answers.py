@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from anabranch.ui import correction, difference, graph, lake_view, lineage_view, table_view
 from anabranch.ui.asked import Asked
-from anabranch.ui.site import Site
+from anabranch.ui.site import Site, looked_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,11 @@ class Answer:
     def __call__(self, site: Site, asked: Asked) -> Any:
         """Return the answer. Raises `InvalidInputError` for arguments that there are not."""
         asked.check_only(self.takes)
-        return self.make(site, asked)
+        return looked_again(lambda: self.make(site, asked), _names_damage)
+
+
+def _names_damage(found: Any) -> bool:
+    return isinstance(found, dict) and bool(found.get("damaged"))
 
 
 _BRANCH: Final = ("table", "branch")

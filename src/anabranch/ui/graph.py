@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from anabranch import Snapshot
 from anabranch.ui.asked import Asked
-from anabranch.ui.history import DAMAGED, Line, snapshot_prefix
+from anabranch.ui.history import DAMAGED, Line, newest, snapshot_prefix
 from anabranch.ui.lanes import Lane, fill, lanes_of
 from anabranch.ui.site import Site
 from anabranch.verbs.branch_log import BranchOperation, made_by, recorded
@@ -38,6 +38,7 @@ def graph(site: Site, asked: Asked) -> dict[str, Any]:
     """Return lanes, nodes from the newest to the oldest, edges between them, and the log of operations."""
     main = site.open(asked.text("table"))
     unread = Unread(asked.text("table"))
+    newest(main)  # a view of main follows it
     known = recorded(main, unread)
     lanes, ends = lanes_of(main, known, unread)
     is_cut = fill(site, lanes)

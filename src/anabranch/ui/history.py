@@ -17,6 +17,8 @@ _SAMPLE = 240
 """Snapshots that a trend is drawn from."""
 _TRIED_AGAIN = 20
 """Damaged snapshots that are looked at again whenever the page asks: somebody may have mended them."""
+_LOOKS = 3
+"""Tries to go on below the end of a history where there is a snapshot; it may be a late writer's leftover."""
 _MOST_LINES = 150_000
 """Lines kept, of all branches together: about 60 MB."""
 
@@ -141,16 +143,27 @@ class History:
         if most <= 0 or last is None or self._is_whole:
             return
         reached = self._lines[-1].id
-        below, self._last = _below(table, last, reached - most)
+        below, found = _below(table, last, reached - most)
+        for _ in range(_LOOKS):
+            if len(below) >= last.id - (reached - most) or not table.context.snapshots.is_there(found.id - 1):
+                break  # or else the table was away for a moment
+            below, found = max(
+                (below, found), _below(table, last, reached - most), key=lambda one: len(one[0])
+            )
         older = [line for line in below if line.id < reached]
-        self._lines += older
-        self._is_whole = len(older) < most or self._lines[-1].id == 1
+        self._lines, self._last = [*self._lines, *older], found
+        is_there = table.context.snapshots.is_there(self._lines[0].id)
+        self._is_whole = (len(older) < most and is_there) or self._lines[-1].id == 1
 
 
 def newest(table: Table) -> tuple[Snapshot | None, list[Line]]:
     """Return the newest snapshot that can be read, and the lines of those above it; of all where none can be read."""
     try:
-        return table.snapshot, []
+        found = table.snapshot
+        is_main = table.context.main_generation is not None
+        if found is None or (is_main and _kind(found) == "seal"):
+            found = table.snapshot  # it may have been away for a moment
+        return found, []
     except CorruptTableError:
         table.tags()  # raises where it is not known which branch is main
         damaged = []

@@ -11,7 +11,7 @@ from anabranch.jobs.records import behind, jobs_of_lake
 from anabranch.ui.asked import Asked
 from anabranch.ui.history import line_of, other_branches
 from anabranch.ui.lineage_view import lineage_of
-from anabranch.ui.site import Site, stamp
+from anabranch.ui.site import Site, checked_health, looked_again, stamp
 from anabranch.verbs.groups import DAMAGED_GROUP
 from anabranch.verbs.legible import Unread
 from anabranch.verbs.parallel import each_in
@@ -65,14 +65,18 @@ def facts(site: Site, asked: Asked) -> dict[str, Any]:
 
 def _facts(site: Site, name: str) -> dict[str, Any]:
     try:
-        table = site.open(name)
-        return site.kept_lately(("facts", name, stamp(table)), lambda: _read_facts(table))
+        return looked_again(lambda: _kept_facts(site, name), lambda _: False)
     except AnabranchError as error:
         return {"problem": error.message if error.hint is None else f"{error.message} ({error.hint})"}
 
 
-def _read_facts(table: Table) -> dict[str, Any]:
-    snapshot, health = table.snapshot, table.health()
+def _kept_facts(site: Site, name: str) -> dict[str, Any]:
+    key = ("facts", name, stamp(site.open(name)))
+    return site.kept_lately(key, lambda: _read_facts(*checked_health(lambda: site.open(name))))
+
+
+def _read_facts(table: Table, health: Any) -> dict[str, Any]:
+    snapshot = table.snapshot
     return {
         "rows": health.rows,
         "bytes": health.bytes,

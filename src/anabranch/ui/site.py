@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
+from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.lake import Lake
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.table import Table
@@ -103,6 +104,36 @@ class Site:
     def now(self) -> int:
         """Milliseconds since the epoch."""
         return self.runtime.clock.now_millis()
+
+
+def looked_again(look: Callable[[], T], seems_damaged: Callable[[T], object]) -> T:
+    """Return what a look finds; where that seems damaged, what a second one finds.
+
+    A table that is moved away and back between two requests of one look lacks files that were there all the time.
+    """
+    try:
+        found = look()
+    except AnabranchError as error:
+        if not isinstance(error, CorruptTableError) and "`repair`" not in (error.hint or ""):
+            raise
+        return look()
+    return look() if seems_damaged(found) else found
+
+
+_OF_DAMAGE = ("anabranch verify ", "anabranch repair ")
+"""Beginnings of the commands that health names for damage."""
+
+
+def checked_health(opened: Callable[[], Table]) -> tuple[Table, Any]:
+    """Return a table and its health; opened and looked at twice before it is said to be damaged."""
+
+    def look() -> tuple[Table, Any]:
+        table = opened()
+        return table, table.health()
+
+    return looked_again(
+        look, lambda found: any((one.command or "").startswith(_OF_DAMAGE) for one in found[1].findings)
+    )
 
 
 def stamp(table: Table) -> str:

@@ -17,7 +17,7 @@ from anabranch.system_tables import View, read_system_table
 from anabranch.ui.asked import Asked
 from anabranch.ui.cells import cell
 from anabranch.ui.history import COLUMNS, other_branches, sampled, snapshot_prefix
-from anabranch.ui.site import Site, stamp
+from anabranch.ui.site import Site, checked_health, stamp
 from anabranch.ui.statistics import column_statistics
 from anabranch.verbs.legible import (
     Unread,
@@ -52,7 +52,8 @@ def table(site: Site, asked: Asked) -> dict[str, Any]:
 def health(site: Site, asked: Asked) -> dict[str, Any]:
     """Return the health of a table, branch or moment, and the commands that mend it."""
     view = site.table(asked)
-    found = site.kept_lately(("health", view.name, stamp(view)), view.health)
+    key = ("health", view.name, stamp(view))
+    found = site.kept_lately(key, lambda: checked_health(lambda: site.table(asked))[1])
     return {
         "score": found.score,
         "small": found.small_files,
