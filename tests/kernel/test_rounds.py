@@ -1,5 +1,8 @@
 """How many requests wait for each other on a store that is far away, where few are made side by side too."""
 
+import re
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 
@@ -24,7 +27,27 @@ class FarAway:
             table.append(ROW)
         self.near = table
         self.timing = Timing(SECONDS)
-        self.lake = Lake(FaultyStorage(inner, self.timing.faults, is_far=is_far))
+        self.storage = FaultyStorage(inner, self.timing.faults, is_far=is_far)
+        self.lake = Lake(self.storage)
+
+    def with_a_branch(self, before, after):
+        """The table with as many commits before and after a branch of it was made, which has one of its own."""
+        for number in range(before + after):
+            self.near.append(ROW)
+            if number + 1 == before:
+                self.near.create_tag("base")
+                self.near.create_branch("fix", tag="base")
+                self.near.branch("fix").append(ROW)
+        return self.lake.table("db.t")
+
+    def reads(self, work):
+        """How often each file was read, and what the work has made."""
+        SHARED.limit_to(0)
+        SHARED.limit_to(DEFAULT_CAPACITY)
+        self.timing.cost()
+        self.storage.forget_calls()
+        made = work()
+        return Counter(call.path for call in self.storage.calls if call.name == "get"), made
 
     def rounds(self, work):
         """Rounds of some work, without what a machine that is busy adds now and then."""
@@ -83,6 +106,35 @@ def test_the_first_rows_of_a_backlog_come_after_few_rounds(far):
     table = far.lake.table("db.t")
     table.scan().plan()
     assert far.rounds(lambda: next(iter(table.tail(start="snapshot.1", idle=0)))) <= 30
+
+
+def test_an_expiry_reads_history_and_lists_once(far):
+    table = far.with_a_branch(40, 40)
+    reads, done = far.reads(lambda: table.expire_snapshots(retain_max=5, retain_min=1, older_than=0))
+    assert len(done.snapshots) == 87 - 5
+    lists = {path: times for path, times in reads.items() if "/manifest-list-" in path}
+    assert len(lists) > 2 * 80
+    assert set(lists.values()) == {1}, (
+        "of snapshots that go, of those that stay, and for what the branch must know"
+    )
+    going = [times for path, times in reads.items() if re.search(r"/t/snapshot/snapshot-[1-7]\d$", path)]
+    assert going == [1] * 70
+    assert far.timing.cost().depth <= 75
+    assert ids_of(table) == [1] * 87
+    assert ids_of(table.branch("fix")) == [1] * 48
+
+
+def test_a_replacement_reads_mains_history_once(far):
+    table = far.with_a_branch(40, 40)
+    reads, _ = far.reads(lambda: table.replace_main_branch("fix", force=True))
+    since_and_past = [
+        times for path, times in reads.items() if re.search(r"/t/snapshot/snapshot-([1-3]|[5-7])\d$", path)
+    ]
+    assert since_and_past == [1] * 60
+    assert far.timing.cost().depth <= 95
+    assert ids_of(table) == [1] * 48
+    assert len([*table.branch("main@1").snapshots()]) == 88
+    assert [snapshot.id for snapshot in table.snapshots()] == [*range(48, 0, -1)]
 
 
 def test_a_near_store_is_asked_one_after_the_other():

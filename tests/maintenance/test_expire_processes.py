@@ -147,7 +147,7 @@ DEATHS = [
     ("append", "before write 2"),
     ("append", "before put_object 3"),
     ("append", "before put_if_absent 1"),
-    ("expire_snapshots", "after delete 2"),
+    ("expire_snapshots", "after delete 1"),
     ("expire_snapshots", "before delete_many 1"),
     ("remove_orphan_files", "after move_many 1"),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from anabranch.engine import Engine
 from anabranch.errors import AnabranchError, InvalidInputError
@@ -13,6 +14,7 @@ from anabranch.kernel.expiry.consumer_expiry import expire_consumers, next_read
 from anabranch.kernel.expiry.expire import Expiry, check_cleanable, expire
 from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.rollback_pins import tend_pins
 from anabranch.kernel.log.store_clock import commit_time, removal_time
 from anabranch.kernel.provenance.job_states import job_states
@@ -116,8 +118,10 @@ def _expire(
 ) -> Expiry:
     """Remove unneeded refs first, then snapshots, so that what only those refs held is removed as well."""
     if not dry_run:
-        tend_pins(context)
-        tend_savepoints(context)
+        with reading(context.storage) as begin:
+            # Of different tags, and either may be done by several processes at once.
+            for tended in (begin(partial(tend_pins, context)), begin(partial(tend_savepoints, context))):
+                tended()
     tags = tuple(expire_tags(context, dry_run=dry_run))
     expiry = expire(context, retention, engine=engine, dry_run=dry_run, without=consumers, without_tags=tags)
     return replace(expiry, consumers=consumers, tags=tags, states=tuple(_released(context, tags)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.log.branch_log import check_still_the_same
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import reading
 from anabranch.options import parse_duration
 from anabranch.table.view import TableView
 
@@ -257,9 +259,14 @@ class MaintenanceMethods(TableView):
     def _to_tend(self) -> TableContext:
         """Return the current state of the opened branch. Raises `NotFoundError`, `InvalidInputError`."""
         self._check_unpinned()
-        context = self._follow()
-        check_still_the_same(context)
-        return context
+        while True:
+            context = self._context
+            with reading(context.storage) as begin:
+                # Asked beside each other: as long as main was not replaced, what was checked is it.
+                followed, checked = begin(self._follow), begin(partial(check_still_the_same, context))
+                if followed() is context:
+                    checked()
+                    return context
 
 
 def _duration(text: str) -> int:

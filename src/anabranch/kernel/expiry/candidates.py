@@ -8,7 +8,7 @@ the expiring snapshots name. The remaining refs decide whether a candidate is re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -31,6 +31,8 @@ def no_files() -> pl.DataFrame:
     return pl.DataFrame(schema=COLUMNS)
 
 
+_DELTAS_REMEMBERED = 5_000
+"""Most snapshots whose delta lists go through the cache: what branches must know of them is read from these next."""
 _ROWS_AT_ONCE = 50_000
 """Most rows held as Python objects, which take ten times as much as columns."""
 
@@ -61,6 +63,7 @@ def candidates(
     history: Sequence[Snapshot],
     lists: ListIndex,
     *,
+    staying: Collection[str] = (),
     most: int | None = None,
 ) -> Candidates:
     """Collect the candidates; nothing is changed.
@@ -70,9 +73,10 @@ def candidates(
         schema: its newest.
         history: the expiring snapshots, oldest first, at least one; and the first that stays.
         lists: the index of manifest lists.
+        staying: names of lists that the refs which stay name too: they go into the index, to be read once.
         most: number of data files after which to stop; at least one snapshot is processed.
     """
-    reader = _Reader(context, schema, lists, most)
+    reader = _Reader(context, schema, lists, most, frozenset(staying))
     taken = reader.read(history)
     frames = [*reader.deleted(), *reader.metadata()]
     files = pl.concat(frames).unique("path", keep="first", maintain_order=True)
@@ -81,12 +85,18 @@ def candidates(
 
 class _Reader:
     def __init__(
-        self, context: TableContext, schema: TableSchema, known: ListIndex, most: int | None
+        self,
+        context: TableContext,
+        schema: TableSchema,
+        known: ListIndex,
+        most: int | None,
+        staying: frozenset[str],
     ) -> None:
         self._context = context
         self._schema = schema
         self._known = known
         self._most = most
+        self._staying = staying
         self._deltas: list[ManifestFileMeta] = []
         self._frames: list[pl.DataFrame] = []
         self._rows: list[tuple[str, str, str, int]] = []
@@ -101,10 +111,11 @@ class _Reader:
         deleted, last = 0, snapshots[-1]
         named = [[s.delta_manifest_list] if s is last else [*_lists(s)] for s in snapshots]
         missing = [name for names in named for name in names if name not in self._known]
-        read = self._context.manifests.read_lists(missing, keep=False)
+        is_short = len(snapshots) <= _DELTAS_REMEMBERED
+        read = zip(missing, self._context.manifests.read_lists(missing, keep=False), strict=True)
         for number, (snapshot, names) in enumerate(zip(snapshots, named, strict=True)):
             lists = {
-                name: self._readable(self._known.metas(name) if name in self._known else next(read))
+                name: self._list(name, read, remember=is_short and name == snapshot.delta_manifest_list)
                 for name in names
             }
             if number:
@@ -159,13 +170,34 @@ class _Reader:
                 except CorruptTableError:
                     self.unreadable += 1
 
-    def _readable(
-        self, found: tuple[ManifestFileMeta, ...] | CorruptTableError
+    def _list(
+        self,
+        name: str,
+        read: Iterator[tuple[str, tuple[ManifestFileMeta, ...] | CorruptTableError]],
+        *,
+        remember: bool,
     ) -> tuple[ManifestFileMeta, ...]:
-        """Return the manifests of a list; none, counted as unreadable, if it cannot be read."""
+        """Return the manifests of a list, which is known or else the next that is read.
+
+        Args:
+            name: of the list.
+            read: yields those that are not known yet, in the order in which they are asked for.
+            remember: whether to cache it.
+
+        None, counted as unreadable, if it cannot be read.
+        """
+        if name in self._known:
+            return self._known.metas(name)
+        asked, found = next(read)
+        while asked != name:  # it was asked for before it was known
+            asked, found = next(read)
         if isinstance(found, CorruptTableError):
             self.unreadable += 1
             return ()
+        if name in self._staying:
+            self._known.add(name, found)
+        if remember:
+            self._context.manifests.remember_list(name, found)
         return found
 
     def _read_others(self, snapshot: Snapshot) -> None:

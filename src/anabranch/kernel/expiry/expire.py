@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import polars as pl
 
@@ -52,8 +53,9 @@ from anabranch.kernel.log.archive import archive
 from anabranch.kernel.log.archive import tidy as tidy_archive
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext, delete_snapshot
-from anabranch.kernel.log.ledger import hand_over, tidy
+from anabranch.kernel.log.ledger import hand_over, is_long, tidy
 from anabranch.kernel.log.lost_pointers import check_main_readable
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.provenance.carry import carry_over
@@ -213,11 +215,18 @@ def _make_room(context: TableContext) -> bool:
 def _tidy_records(context: TableContext, schema: TableSchema) -> None:
     """Join small records; if there is no space for that, a later expiry does it."""
     try:
-        tidy(context, removal_time(context) - LEDGER_TIME_RETAINED.of(schema.options))
-        tidy_archive(context)
+        with reading(context.storage) as begin:
+            tidied = begin(partial(_tidy_ledger, context, schema)), begin(partial(tidy_archive, context))
+            for done in tidied:
+                done()
     except StorageError as error:
         if not error.out_of_space:
             raise
+
+
+def _tidy_ledger(context: TableContext, schema: TableSchema) -> None:
+    if is_long(context):
+        tidy(context, removal_time(context) - LEDGER_TIME_RETAINED.of(schema.options))
 
 
 def check_cleanable(context: TableContext) -> TableSchema:
@@ -225,8 +234,10 @@ def check_cleanable(context: TableContext) -> TableSchema:
 
     Raises `NotFoundError`, `UnsupportedFeatureError`, `CorruptTableError`.
     """
-    check_main_readable(context)
-    schema = context.schemas.latest()
+    with reading(context.storage) as begin:
+        readable, latest = begin(partial(check_main_readable, context)), begin(context.schemas.latest)
+        readable()
+        schema = latest()
     if schema is None:
         raise NotFoundError(f"table '{context.title}' does not exist: there is no schema")
     check_readable(schema, path=context.layout.schema_path(schema.id))
@@ -270,7 +281,12 @@ class _Round:
         check_no_snapshot_missing(self.context)
         most = None if dry_run else _FILES_AT_ONCE
         end = len(due) + 1
-        named = candidates(self.context, self.schema, history.snapshots[:end], self.lists, most=most)
+        going = {self.context.layout.snapshot_path(snapshot.id) for snapshot in due}
+        named = candidates(
+            *(self.context, self.schema, history.snapshots[:end], self.lists),
+            staying={name for ref in look.refs if ref.path not in going for name in ref.lists},
+            most=most,
+        )
         was_cut = named.snapshots < len(due)
         due = due[: named.snapshots]
         following = history.snapshots[len(due)]

@@ -40,6 +40,10 @@ class ListIndex:
         """Return the manifests of a list that was read, with their metadata."""
         return tuple(map(self.manifests.__getitem__, self.of(name)))
 
+    def add(self, name: str, metas: Iterable[ManifestFileMeta]) -> None:
+        """Take in a list that somebody has read, which `read` is to be asked for."""
+        self._lists[name] = array("I", self._numbered(metas))
+
     def read(self, named_by: Mapping[str, Ref]) -> None:
         """Read the lists not read yet, and drop all that are not requested.
 
@@ -54,7 +58,7 @@ class ListIndex:
         for name, metas in zip(missing, read, strict=True):
             if isinstance(metas, CorruptTableError):
                 raise unreadable(named_by[name], metas) from metas
-            self._lists[name] = array("I", self._numbered(metas))
+            self.add(name, metas)
 
     def _numbered(self, metas: Iterable[ManifestFileMeta]) -> Iterable[int]:
         for meta in metas:

@@ -16,7 +16,8 @@ from anabranch.kernel.log.parallel import each
 def check_main_there(context: TableContext) -> TableContext:
     """Return main. Raises `CorruptTableError`: the main branch, or the pointer to it, is missing."""
     check_decisions(context)
-    main = main_of(context.on_branch(None))
+    # One that was opened as main is main still, or a decision above the one that made it so says what is.
+    main = main_of(context if context.main_generation is not None else context.on_branch(None))
     if main.branch is not None and state_of(main) in {BranchState.ABSENT, BranchState.LEFT_OVER}:
         raise CorruptTableError(
             f"branch '{main.branch}', which is main, is not there, so it is not known which files are needed",

@@ -11,11 +11,14 @@ of all looks.
 
 A reader is made for a whole operation. A snapshot whose file is unchanged in a listing is not read again, so each is
 read once however many looks; tags and savepoints, which may be replaced under their names, are read each time.
+
+A look lists all branches side by side, and then reads what they listed, of all of them, side by side: in what order a
+look reads does not matter, as the next one begins after it has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,7 +36,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import each, reading, stream
+from anabranch.kernel.log.parallel import reading, stream
 from anabranch.kernel.log.seals import is_remnant
 from anabranch.storage.links import is_link
 from anabranch.storage.protocol import ObjectInfo, Storage
@@ -76,7 +79,7 @@ class RefReader:
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
-        self._known: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
+        self._known: dict[ObjectInfo, _Read] = {}
 
     def read(self) -> frozenset[Ref]:
         """Return all refs, including those removed meanwhile; see the module docstring.
@@ -94,32 +97,44 @@ class RefReader:
 
     def look(self) -> Look:
         """Read the current refs once; raises as `read` does."""
-        refs: set[Ref] = set()
+        context = self._context
+        with reading(context.storage) as begin:
+            savepoints = begin(partial(_listed, context.storage, context.layout.savepoint_folder))
+            branches = [context.on_branch(name) for name in (None, *self._branches())]
+            listed = [*stream(_files_of, branches, at=context.storage)]
+            saved = [info for info in savepoints() if savepoint_id_of(info.path) is not None]
+        wanted: list[_Reads] = []
+        for branch, files in zip(branches, listed, strict=True):
+            _check_no_changelog(branch, files[branch.layout.changelog_folder])
+            wanted += self._unknown(branch, files[branch.layout.snapshot_folder])
+            wanted += _tags(branch, files[branch.layout.tag_folder])
+        wanted += [partial(_savepoint, context, info.path) for info in saved]
+        found = [one for one in stream(_ask, wanted, at=context.storage) if one is not None]
+        snapshots = {one.info: one for one in found if isinstance(one, _Read)}
+        refs = {one for one in found if isinstance(one, Ref)}
+        tagged = {ref.path for ref in refs}
+        seen: dict[ObjectInfo, _Read] = {}
         own: list[SnapshotFile] = []
-        seen: dict[ObjectInfo, tuple[Snapshot, Ref]] = {}
-        branches = [None, *self._branches()]
-        for branch, (snapshots, tags) in zip(
-            branches, stream(self._look_at, branches, at=self._context.storage), strict=True
-        ):
-            if branch == self._context.branch:
-                own = [SnapshotFile(i.path, s, i.modified_millis) for i, (s, _) in snapshots.items()]
-            refs.update(ref for _, ref in snapshots.values())
-            refs.update(tags)
-            seen |= snapshots
-        refs.update(_savepoints(self._context))
+        for branch, files in zip(branches, listed, strict=True):
+            there = {
+                info: one
+                for info in files[branch.layout.snapshot_folder]
+                if (one := self._known.get(info) or snapshots.get(info)) is not None
+            }
+            if there or any(info.path in tagged for info in files[branch.layout.tag_folder]):
+                _check_has_schema(branch, files[branch.layout.schema_folder])
+            if branch.branch == context.branch:
+                own = [SnapshotFile(i.path, one.snapshot, i.modified_millis) for i, one in there.items()]
+            seen |= there
+        refs |= {one.ref for one in seen.values()}
         self._known = seen  # what is gone is forgotten
-        return Look(frozenset(refs), tuple(sorted(own, key=lambda found: found.snapshot.id)))
+        return Look(frozenset(refs), tuple(sorted(own, key=lambda one: one.snapshot.id)))
 
-    def _look_at(self, branch: str | None) -> tuple[dict[ObjectInfo, tuple[Snapshot, Ref]], list[Ref]]:
-        """Return the snapshots of one branch by their files, and its tags."""
-        context = self._context.on_branch(branch)
-        files = _files_of(context)
-        snapshots = self._snapshots(context, files[context.layout.snapshot_folder])
-        tags = _tags(context, files[context.layout.tag_folder])
-        _check_no_changelog(context, files[context.layout.changelog_folder])
-        if snapshots or tags:
-            _check_has_schema(context, files[context.layout.schema_folder])
-        return snapshots, tags
+    def _unknown(self, branch: TableContext, files: Sequence[ObjectInfo]) -> Iterator[_Reads]:
+        """Yield how to read each snapshot of a branch that is not known."""
+        for info in files:
+            if info not in self._known and snapshot_id_of(info.path) is not None:
+                yield partial(_snapshot, branch, info)
 
     def _branches(self) -> Iterator[str]:
         for folder in self._context.storage.list_folders(BRANCH_FOLDER):
@@ -133,27 +148,31 @@ class RefReader:
             if name is not None:
                 yield name
 
-    def _snapshots(
-        self, context: TableContext, files: Sequence[ObjectInfo]
-    ) -> dict[ObjectInfo, tuple[Snapshot, Ref]]:
-        """The snapshots of a branch by their files."""
-        infos = [info for info in files if snapshot_id_of(info.path) is not None]
-        known = {info: self._known[info] for info in infos if info in self._known}
-        missing = [info for info in infos if info not in known]
-        for info, snapshot in zip(
-            missing, stream(lambda i: _snapshot(context, i), missing, at=context.storage), strict=True
-        ):
-            if snapshot is not None and not is_remnant(context, snapshot):
-                ref = _of_snapshot(info.path, f"snapshot {snapshot.id}", snapshot, context.branch)
-                known[info] = snapshot, ref
-        return known
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A snapshot that was read."""
+
+    info: ObjectInfo
+    snapshot: Snapshot
+    ref: Ref
 
 
-def _snapshot(context: TableContext, info: ObjectInfo) -> Snapshot | None:
-    """Read a snapshot; None if it expired since it was listed."""
+_Reads = Callable[[], _Read | Ref | None]
+"""Reads a snapshot, a tag or a savepoint; None if it was removed since it was listed, or reaches nothing."""
+
+
+def _ask(read: _Reads) -> _Read | Ref | None:
+    return read()
+
+
+def _snapshot(context: TableContext, info: ObjectInfo) -> _Read | None:
     snapshot_id = snapshot_id_of(info.path)
     assert snapshot_id is not None
-    return context.snapshots.find(snapshot_id)
+    snapshot = context.snapshots.find(snapshot_id)
+    if snapshot is None or is_remnant(context, snapshot):
+        return None
+    return _Read(info, snapshot, _of_snapshot(info.path, f"snapshot {snapshot.id}", snapshot, context.branch))
 
 
 def _files_of(context: TableContext) -> dict[str, list[ObjectInfo]]:
@@ -176,33 +195,26 @@ def _listed(storage: Storage, folder: str) -> list[ObjectInfo]:
     return [*storage.list(folder)]
 
 
-def _tags(context: TableContext, files: Sequence[ObjectInfo]) -> list[Ref]:
-    paths = [info.path for info in files if tag_name_of(info.path) is not None]
-
-    def read(path: str) -> Ref | None:
-        name = tag_name_of(path)
-        data = _get(context, path)
-        if name is None or data is None:
-            return None
-        tag = Tag.from_json(data, name=name, path=path)
-        return _of_snapshot(path, f"tag '{name}'", tag.snapshot, context.branch)
-
-    return _present(each(read, paths, at=context.storage))
+def _tags(context: TableContext, files: Sequence[ObjectInfo]) -> Iterator[_Reads]:
+    for info in files:
+        if (name := tag_name_of(info.path)) is not None:
+            yield partial(_tag, context, info.path, name)
 
 
-def _savepoints(context: TableContext) -> list[Ref]:
-    """Those of all branches; they lie in one folder."""
-    files = context.storage.list(context.layout.savepoint_folder)
-    paths = [info.path for info in files if savepoint_id_of(info.path) is not None]
+def _tag(context: TableContext, path: str, name: str) -> Ref | None:
+    data = _get(context, path)
+    if data is None:
+        return None
+    tag = Tag.from_json(data, name=name, path=path)
+    return _of_snapshot(path, f"tag '{name}'", tag.snapshot, context.branch)
 
-    def read(path: str) -> Ref | None:
-        try:
-            savepoint = Savepoint.from_path(context.storage, path)
-        except NotFoundError:
-            return None
-        return _of_snapshot(path, f"savepoint {savepoint.id}", savepoint.snapshot)
 
-    return _present(each(read, paths, at=context.storage))
+def _savepoint(context: TableContext, path: str) -> Ref | None:
+    try:
+        savepoint = Savepoint.from_path(context.storage, path)
+    except NotFoundError:
+        return None
+    return _of_snapshot(path, f"savepoint {savepoint.id}", savepoint.snapshot)
 
 
 def _get(context: TableContext, path: str) -> bytes | None:
@@ -210,10 +222,6 @@ def _get(context: TableContext, path: str) -> bytes | None:
         return context.storage.get(path)
     except NotFoundError:
         return None
-
-
-def _present(refs: Iterable[Ref | None]) -> list[Ref]:
-    return [ref for ref in refs if ref is not None]
 
 
 def _of_snapshot(path: str, name: str, snapshot: Snapshot, branch: str | None = None) -> Ref:

@@ -156,6 +156,11 @@ def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> 
             hand_over(target, list(source.snapshots.backwards(parted)))
 
 
+def is_long(context: TableContext) -> bool:
+    """Whether there are so many pages that `tidy` would join them; one listing."""
+    return len(_pages(context)) > _MANY_PAGES
+
+
 def tidy(context: TableContext, forget_before: int) -> None:
     """Join the pages into one if there are many, and forget commits made before a moment (epoch milliseconds).
 

@@ -4,13 +4,17 @@ Without it main would be what it was before, and a process waiting for the decis
 was stored after the decision: a copy in the archive's folder, put by whoever replaced main, or by `maintain` if
 that died; the hint for people that names main, if it is newer than the announcement; the release record of the old
 main; a decision of a higher number. So each is looked at before the decision itself.
+
+Where one look shows a decision for every number that anything speaks of, none is lost, in whatever order it saw them:
+decisions are never removed. Only else is everything looked at in that order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -22,7 +26,7 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.format.avro.files import read_frame
-from anabranch.format.records.layout import HISTORY_FOLDER, numbered_id
+from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, numbered_id
 from anabranch.format.records.main_pointer import (
     HINT_FILE,
     MAIN_PREFIX,
@@ -39,9 +43,9 @@ from anabranch.kernel.log.main_pointer import (
     find_pointer,
     find_seal,
     newest_pointer,
-    numbers,
     seal_of,
 )
+from anabranch.kernel.log.parallel import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,19 @@ def complete_pointer_copies(context: TableContext, pointers: Sequence[MainPointe
 
 
 def lost_decisions(context: TableContext) -> list[LostDecision]:
-    """Return all lost decisions, oldest first. Three listings if main was ever replaced, else two."""
+    """Return all lost decisions, oldest first. Two listings where none is missing."""
+    with reading(context.storage) as begin:
+        copying, listing = begin(partial(copies, context)), begin(partial(_names, context))
+        copied, names = copying(), listing()
+    announced = copied.union(*(_numbered(names, prefix) for prefix in (SEAL_PREFIX, RELEASE_PREFIX)))
+    decided = _numbered(names, MAIN_PREFIX)
+    if announced <= decided and len(decided) == max(decided, default=0):
+        return []
     copied = copies(context)
-    seals = set(numbers(context, SEAL_PREFIX))
+    seals = _numbered(_names(context), SEAL_PREFIX)
     hinted = _hinted(context, max(seals)) if seals else None
-    released = set(numbers(context, RELEASE_PREFIX))
-    decided = set(numbers(context, MAIN_PREFIX))
+    released = _numbered(_names(context), RELEASE_PREFIX)
+    decided = _numbered(_names(context), MAIN_PREFIX)
     newest = max(decided, default=0)
     found = []
     for number in sorted((copied | seals | released) - decided):
@@ -164,8 +175,15 @@ def _refusal(context: TableContext, lost: LostDecision) -> CorruptTableError:
 
 def copies(context: TableContext) -> set[int]:
     """Return the numbers of the decisions that have a copy; one listing."""
-    names = (info.path.rpartition("/")[2] for info in context.storage.list(HISTORY_FOLDER))
-    return {number for name in names if (number := numbered_id(name, COPY_PREFIX)) is not None}
+    return _numbered(_names(context, HISTORY_FOLDER), COPY_PREFIX)
+
+
+def _names(context: TableContext, folder: str = BRANCH_FOLDER) -> list[str]:
+    return [info.path.rpartition("/")[2] for info in context.storage.list(folder)]
+
+
+def _numbered(names: Iterable[str], prefix: str) -> set[int]:
+    return {number for name in names if (number := numbered_id(name, prefix)) is not None}
 
 
 def _path(context: TableContext, prefix: str, generation: int) -> str:

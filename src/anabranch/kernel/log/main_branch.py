@@ -10,9 +10,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
-from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, former_main_name, former_main_of
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
@@ -24,6 +25,7 @@ from anabranch.kernel.log.main_pointer import (
     numbers,
     replacements,
 )
+from anabranch.kernel.log.parallel import afterwards
 from anabranch.kernel.log.properties import WRITER_PROPERTY
 from anabranch.options import SCAN_VERSION
 
@@ -40,7 +42,8 @@ def main_of(context: TableContext) -> TableContext:
     """
     pointer = newest_pointer(context, above=context.main_generation or 0)
     if pointer is not None:
-        _warn_of_foreign_commits(context, pointer)
+        # A warning, and nothing of the answer: nobody waits for it where the store is far.
+        afterwards(partial(_warn_of_foreign_commits, context, pointer), at=context.storage)
         return as_main(context, pointer.main.name, pointer.generation)
     return context if context.main_generation is not None else as_main(context, None, 0)
 
@@ -118,7 +121,11 @@ def foreign_after(context: TableContext, pointer: MainPointer) -> Snapshot | Non
 
 
 def _warn_of_foreign_commits(context: TableContext, pointer: MainPointer) -> None:
-    found = foreign_after(context, pointer)
+    try:
+        found = foreign_after(context, pointer)
+    except AnabranchError as error:
+        _LOG.debug("%s: whether others still write to its old main is not known: %s", context.name, error)
+        return
     key = (context.storage.url, context.table_uuid, "foreign after seal", str(pointer.generation))
     if found is not None and context.cache.get(key) is None:
         context.cache.put(key, True, 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
@@ -24,6 +25,7 @@ from anabranch.format.records.main_pointer import (
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_group_decision
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import SEAL_PROPERTY
 
 COPY_PREFIX = "main-"
@@ -112,7 +114,14 @@ def newest_pointer(context: TableContext, *, above: int = 0) -> MainPointer | No
     listed = _last_in_row(context, newest.generation)
     if listed > newest.generation:
         # Only the highest can be undecided: a number is announced when the one before is decided.
-        following = find_pointer(context, listed, fresh=True) or find_pointer(context, listed - 1, fresh=True)
+        with reading(context.storage) as begin:
+            highest, above_it = (
+                begin(partial(find_pointer, context, number, fresh=True)) for number in (listed, listed + 1)
+            )
+            following = highest() or find_pointer(context, listed - 1, fresh=True)
+            if following is not None and following.generation == listed:
+                # A decision above one that is made may be looked for before that is read: it is there or it is not.
+                newest, following = following, above_it()
     while following is not None:
         newest, following = following, find_pointer(context, following.generation + 1, fresh=True)
     return newest

@@ -27,6 +27,9 @@ _MANY = 1_000
 """Minimum number of entries of a manifest that is cached decoded."""
 _LISTS_AT_ONCE = 64
 """Number of manifest lists that are decoded together."""
+_DELTAS_AT_ONCE_FAR = 512
+"""Number of deltas whose entries are read together where each request takes its time."""
+_ENTRIES_AT_ONCE = 200_000
 _META_BYTES = 900
 """Approximate bytes of a `ManifestFileMeta` with all that it refers to."""
 _COLUMN_BYTES = 1_024
@@ -141,16 +144,15 @@ class ManifestStore:
 
         Raises `CorruptTableError` at the snapshot whose delta cannot be read.
         """
-        for start in range(0, len(snapshots), _LISTS_AT_ONCE):
-            names = [snapshot.delta_manifest_list for snapshot in snapshots[start : start + _LISTS_AT_ONCE]]
-            lists = [*self.read_lists(names, keep=keep)]
-            readable = [[] if isinstance(metas, CorruptTableError) else metas for metas in lists]
+        lists = self.read_lists([snapshot.delta_manifest_list for snapshot in snapshots], keep=keep)
+        for part in _parted(lists, _DELTAS_AT_ONCE_FAR if self._storage.is_far else _LISTS_AT_ONCE):
+            readable = [[] if isinstance(metas, CorruptTableError) else metas for metas in part]
             try:
                 together = self.entries([meta for metas in readable for meta in metas], only=only, keep=keep)
             except CorruptTableError:
                 together = None  # one of them is damaged: read each by itself
             first = 0
-            for metas in lists:
+            for metas in part:
                 if isinstance(metas, CorruptTableError):
                     raise metas
                 count = sum(map(_entries_of, metas))
@@ -244,6 +246,23 @@ class ManifestStore:
 
 def _entries_of(meta: ManifestFileMeta) -> int:
     return meta.num_added_files + meta.num_deleted_files
+
+
+def _parted(
+    lists: Iterable[tuple[ManifestFileMeta, ...] | CorruptTableError], at_once: int
+) -> Iterator[list[tuple[ManifestFileMeta, ...] | CorruptTableError]]:
+    """Group lists whose entries are read together: first a few, as some ask for no more, and a bounded number of entries."""
+    most = min(_LISTS_AT_ONCE, at_once)
+    part: list[tuple[ManifestFileMeta, ...] | CorruptTableError] = []
+    entries = 0
+    for metas in lists:
+        part.append(metas)
+        entries += 0 if isinstance(metas, CorruptTableError) else sum(map(_entries_of, metas))
+        if len(part) >= most or entries >= _ENTRIES_AT_ONCE:
+            yield part
+            part, entries, most = [], 0, at_once
+    if part:
+        yield part
 
 
 def _check_counts(metas: Sequence[ManifestFileMeta], found: Mapping[str, int]) -> None:

@@ -7,13 +7,14 @@ operation takes as long, unless it is paused: `hand_over` finds out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, check_there
-from anabranch.kernel.log.ref_log import delete_tags, put_tag, tag_times
+from anabranch.kernel.log.ref_log import delete_tags, put_tag
 from anabranch.kernel.log.store_clock import day_old
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}pin-"
@@ -65,8 +66,11 @@ def hand_over(context: TableContext, pin: str, moment: Moment) -> None:
         check_there(context, moment)
 
 
-def release_old(context: TableContext) -> list[str]:
-    """Remove the pins of killed operations and return their names. Costs one listing if there are none."""
-    old = day_old(context, {name: stored for name, stored in tag_times(context).items() if is_pin(name)})
+def release_old(context: TableContext, tags: Mapping[str, int]) -> list[str]:
+    """Remove the pins of killed operations and return their names; `tags` are all tags, with when they were stored.
+
+    A pin's name is used once, so however long ago it was listed, it is the one that was stored then.
+    """
+    old = day_old(context, {name: stored for name, stored in tags.items() if is_pin(name)})
     delete_tags(context, old)
     return old

@@ -49,7 +49,7 @@ from anabranch.storage.protocol import Storage
 _LOG = logging.getLogger(__name__)
 
 _STEPS_BEFORE_LISTING = 16
-_FIRST_AHEAD = (1, 4, 16)
+_FIRST_AHEAD = (1, 16)
 """Snapshots read side by side at the beginning of a history; further down a bounded number ahead of whoever reads."""
 _LISTINGS = 16
 _FOREIGN_LINKS = 4

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.layout import MANIFEST_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import afterwards
 from anabranch.storage.names import temporary_name
 
 DAY_MILLIS = 24 * 3_600_000
@@ -82,5 +84,9 @@ def _time_of_put(context: TableContext) -> int | None:
     except AnabranchError:
         return None
     finally:
-        with suppress(AnabranchError):
-            context.storage.delete(path)
+        afterwards(partial(_remove, context, path), at=context.storage)
+
+
+def _remove(context: TableContext, path: str) -> None:
+    with suppress(AnabranchError):
+        context.storage.delete(path)

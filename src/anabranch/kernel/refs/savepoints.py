@@ -45,6 +45,7 @@ from anabranch.kernel.log.ref_log import (
     newest_first,
     read_numbers,
     tag_names,
+    tag_times,
 )
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time, removal_time
 from anabranch.options import SAVEPOINT_CREATE_INTERVAL
@@ -183,7 +184,7 @@ def tend(context: TableContext) -> Tended:
 
     Safe to run concurrently. Costs two listings where there is nothing to do.
     """
-    tags = set(tag_names(context))  # read before the savepoints: a tag is put after its savepoint
+    tags = tag_times(context)  # read before the savepoints: a tag is put after its savepoint
     numbers = read_numbers(context)
     deleted, pinned, unpinned, lost = [], [], [], []
     suspects = [n for n in numbers.present if n in numbers.deleted or pin_name(n) not in tags]
@@ -212,7 +213,7 @@ def tend(context: TableContext) -> Tended:
             unpinned.append(name)
         else:
             lost.append(number_of_pin)
-    unpinned += pins.release_old(context)
+    unpinned += pins.release_old(context, tags)
     now = removal_time(context) if numbers.deleted else 0
     for number, marked_at in numbers.deleted.items():
         is_over = number + 1 < numbers.next and number not in numbers.present

@@ -61,7 +61,9 @@ def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -
     if found and not wishes.force:
         raise refusal(found)
     # By force a branch of another line can become main: what the two share ends where these parted.
-    return replacing if as_commit else replace(replacing, fork=last_in_common(main, fork))
+    common = fork if as_commit else last_in_common(main, fork)
+    # As long as it is the same, what was read since the fork stays known.
+    return replacing if common == fork else replace(replacing, fork=common)
 
 
 def _fork(main: TableContext, target: TableContext) -> SnapshotRef:

@@ -12,20 +12,21 @@ may leave a snapshot whose files are gone, so what main has expired is removed f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint, pinned_savepoint_of
-from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.branches.upkeep import drop_expired
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext, delete_exactly
 from anabranch.kernel.log.ledger import take_over
 from anabranch.kernel.log.moment_pins import is_pin
-from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.parallel import each, reading, stream
 from anabranch.kernel.log.ref_log import find_savepoint, find_tag, find_tags, savepoints, tag_names
 
 _AT_ONCE: Final = 512
@@ -63,8 +64,11 @@ def copy_refs(
         fork: the fork snapshot.
         before: the tags that were copied already; those are copied again if they changed on main.
     """
-    take_over(main, target, fork)
-    tags = _tags_of_past(main, fork)
+    with reading(main.storage) as begin:
+        # Pages of the ledger have nothing to do with tags and savepoints.
+        taken_over, names = begin(partial(take_over, main, target, fork)), begin(partial(tag_names, main))
+        taken_over()
+        tags = _tags_of_past(main, fork, names())
     saved = [s for s in savepoints(main) if s.saved_snapshot_id <= fork.id]
     copied = each(lambda tag: _copy_tag(main, target, tag, again=tag.name in before), tags, at=main.storage)
     taken = each(lambda savepoint: _take_savepoint(target, savepoint), saved, at=main.storage)
@@ -78,8 +82,10 @@ def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]
 
 def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:
     """The tags of main's past that cannot be copied, because the branch calls something else so."""
-    tags = _tags_of_past(main, fork)
-    named = set(tag_names(target)) if tags else set()
+    with reading(main.storage) as begin:
+        names, own = begin(partial(tag_names, main)), begin(partial(tag_names, target))
+        tags = _tags_of_past(main, fork, names())
+        named = set(own()) if tags else set()
     alike = {tag.name: tag for tag in find_tags(target, [tag.name for tag in tags if tag.name in named])}
     for tag in tags:
         there = alike.get(tag.name)
@@ -93,17 +99,21 @@ def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> 
 
 
 def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef) -> int:
-    begun, parted = target.snapshots.find(fork.id), main.snapshots.find(fork.id)
-    if begun is None or parted is None or not begun.stamp == parted.stamp == fork.stamp:
-        return 0
+    with reading(main.storage) as begin:
+        found = [begin(partial(branch.snapshots.find, fork.id)) for branch in (target, main)]
+        listed = [begin(branch.snapshots.ids) for branch in (target, main)]
+        begun, parted = (find() for find in found)
+        if begun is None or parted is None or not begun.stamp == parted.stamp == fork.stamp:
+            return 0
+        # One that is put or expires between the listings is copied once more, or not found below.
+        known, stored = (set(ids()) for ids in listed)
     copied, lowest = 0, fork.id
-    known = set(target.snapshots.ids())
-    if all(number in known or number > fork.id for number in main.snapshots.ids()):
+    if all(number in known or number > fork.id for number in stored):
         return 0
     past = main.snapshots.stored_below(parted)
-    while batch := {snapshot.id: data for snapshot, data in islice(past, _AT_ONCE)}:
+    while batch := _put_batch(target, known, past):
         missing = {number: data for number, data in batch.items() if number not in known}
-        there = _copy_batch(main, target, fork, missing)
+        there = _checked(main, target, fork, missing)
         copied += there
         if there < len(missing):
             break  # they were expired meanwhile, and all before them
@@ -113,12 +123,30 @@ def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef)
     return copied
 
 
-def _copy_batch(
+def _put_batch(
+    target: TableContext, known: Collection[int], past: Iterator[tuple[Snapshot, bytes]]
+) -> dict[int, bytes]:
+    """Put the next snapshots of a past that are not known on a branch, while more of them are read; return all of these."""
+    batch: dict[int, bytes] = {}
+
+    def missing() -> Iterator[tuple[str, bytes]]:
+        for snapshot, data in islice(past, _AT_ONCE):
+            batch[snapshot.id] = data
+            if snapshot.id not in known:
+                yield target.layout.snapshot_path(snapshot.id), data
+
+    def put(item: tuple[str, bytes]) -> bool:
+        return target.storage.put_if_absent(*item)
+
+    for _ in stream(put, missing(), at=target.storage):
+        continue
+    return batch
+
+
+def _checked(
     main: TableContext, target: TableContext, fork: SnapshotRef, snapshots: Mapping[int, bytes]
 ) -> int:
-    """Copy these snapshots; return how many were copied and are still main's."""
-    paths = {target.layout.snapshot_path(number): data for number, data in snapshots.items()}
-    each(lambda path: target.storage.put_if_absent(path, paths[path]), [*paths], at=target.storage)
+    """Take back the copies of snapshots that are main's no more; return how many are."""
     there = set(main.snapshots.ids()) if snapshots else set()
     gone = [number for number in snapshots if number not in there]
     if gone:
@@ -129,9 +157,9 @@ def _copy_batch(
     return len(snapshots) - len(gone)
 
 
-def _tags_of_past(main: TableContext, fork: SnapshotRef) -> list[Tag]:
-    names = [name for name in tag_names(main) if not is_pin(name) and pinned_savepoint_of(name) is None]
-    return [tag for tag in find_tags(main, names) if tag.snapshot.id <= fork.id]
+def _tags_of_past(main: TableContext, fork: SnapshotRef, names: Iterable[str]) -> list[Tag]:
+    wanted = [name for name in names if not is_pin(name) and pinned_savepoint_of(name) is None]
+    return [tag for tag in find_tags(main, wanted) if tag.snapshot.id <= fork.id]
 
 
 def _copy_tag(main: TableContext, target: TableContext, tag: Tag, *, again: bool) -> str | None:

@@ -62,9 +62,10 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
         CommitOutcomeUnknownError: the store did not say whether it was decided; running it again finishes it.
     """
     expected, clock = wishes.expect_main, context.runtime.clock
-    begun, until = main_of(context), clock.monotonic() + (wishes.wait_millis or 0) / 1000
+    until, begun = clock.monotonic() + (wishes.wait_millis or 0) / 1000, None
     while True:
         main = main_of(context)
+        begun = begun or main
         done = last_replacement(main, wishes.branch)
         if done is not None:
             follow_up(main, done)

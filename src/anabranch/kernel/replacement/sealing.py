@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from anabranch.errors import AnabranchError
@@ -24,6 +25,7 @@ from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.lost_pointers import keep_copy
 from anabranch.kernel.log.main_branch import as_main
 from anabranch.kernel.log.main_pointer import find_pointer
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.provenance.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
@@ -160,11 +162,14 @@ def follow_up(main: TableContext, pointer: MainPointer) -> None:
     Main's name is written for people and a copy of the decision for recovery, and the new main pins what other branches
     began with, so that another engine's expiry spares it.
     """
-    keep_copy(main, pointer)
-    name = pointer.main.name or "main"
-    with suppress(AnabranchError):
-        main.storage.put(main.layout.branches_file_path(HINT_FILE), name.encode(), durable=False)
-        tend_fork_pins(as_main(main, pointer.main.name, pointer.generation))
+    now = as_main(main, pointer.main.name, pointer.generation)
+    name = (pointer.main.name or "main").encode()
+    hint = partial(main.storage.put, main.layout.branches_file_path(HINT_FILE), name, durable=False)
+    with suppress(AnabranchError), reading(main.storage) as begin:
+        # In whatever order: each comes after the decision, and needs nothing of the other.
+        for done in (begin(partial(keep_copy, main, pointer)), begin(hint)):
+            done()
+        tend_fork_pins(now)
 
 
 def _time_of(main: TableContext, last: Snapshot, newest: Snapshot) -> int:
