@@ -1,10 +1,15 @@
 """What a merge leaves for the next one: the same merges, with fewer calls."""
 
+import json
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
+import zstandard
 
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.provenance import notes
+from anabranch.kernel.provenance.notes import find_notes
 from tests.branches.histories import World
 from tests.branches.merging import conflicts_of, contents, parted, rows
 from tests.kernel.expiring import fill, new_table, through
@@ -121,6 +126,69 @@ def test_damaged_notes_are_not_used(eager, damage):
     storage.put(path, damage(storage.get(path)))
     uncached(table).merge_branch("fix")
     assert contents(table) == [1, 2, 3, 10, 11, 50]
+
+
+def other_facts(change):
+    """Whole notes whose snapshots say something else."""
+
+    def damaged(data):
+        content = json.loads(zstandard.ZstdDecompressor().decompress(data))
+        change(content["own"][0])
+        text = json.dumps(content).encode()
+        return zstandard.ZstdCompressor(write_checksum=True).compress(text)
+
+    return damaged
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts.pop(),
+        lambda facts: facts.__setitem__(-1, []),
+        lambda facts: facts.__setitem__(0, "1"),
+        lambda facts: facts.__setitem__(3, "../../other/manifest-list"),
+        lambda facts: facts.__setitem__(6, "REPLACE"),
+        lambda facts: facts[-1].update(unknown=1),
+        lambda facts: facts[-1].update(watermark="late"),
+        lambda facts: facts[-1].update(index_manifest="../x"),
+        lambda facts: facts[-1].update(properties={"anabranch.parent": 1}),
+        lambda facts: facts[-1].update(log_offsets={"a": "b"}),
+    ],
+)
+def test_notes_that_are_no_snapshots_are_not_used(eager, used, change):
+    table, _ = with_notes()
+    storage, path = table.context.storage, f"{NOTES}/NOTES-1"
+    storage.put(path, other_facts(change)(storage.get(path)))
+    used.clear()
+    uncached(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 50]
+    assert not any(used)
+
+
+def test_notes_of_another_engines_snapshots_are_used(eager, used):
+    """With all that a snapshot can say."""
+    table, branch = with_notes()
+    odd = {
+        "log_offsets": {3: 4},
+        "watermark": 5,
+        "statistics": "stat-1",
+        "next_row_id": 6,
+        "operation": "x",
+        "writer_version": "y",
+        "extra": {"of another": [1, {"engine": None}]},
+    }
+    head = branch.snapshot
+    changed = replace(head, **odd)
+    branch.context.storage.put(branch.context.layout.snapshot_path(head.id), changed.to_json())
+    uncached(table).merge_branch("fix")
+    assert noted(table) == ["NOTES-2"]
+    known = find_notes(table.branch("fix").context, [2])
+    assert changed in known.own
+    used.clear()
+    branch.append(rows([12], "a"))
+    uncached(table).merge_branch("fix")
+    assert any(used)
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 50]
 
 
 def test_notes_of_a_branch_that_had_the_name_before_are_not_used(eager):
