@@ -153,6 +153,45 @@ def test_what_changes_without_a_new_snapshot_is_looked_at_again(tmp_path):
     assert "is missing" in ANSWERS["health"](site, Asked([("table", "db.t")]))["findings"][0]["why"]
 
 
+@pytest.mark.parametrize("far", [False, True])
+def test_damage_done_after_a_history_was_read_shows_in_it(tmp_path, far):
+    from anabranch.runtime import Runtime
+    from anabranch.ui.asked import Asked
+    from anabranch.ui.site import LATELY_SECONDS, Site
+    from tests.jobs.supervising import Time
+    from tests.support.tables import make_table, rows
+
+    table, clock = make_table(tmp_path / "w"), Time()
+    for number in range(6):
+        table.append(rows(number, 1))
+    runtime = Runtime(clock=clock, ids=clock, sleeper=clock)
+    site = Site(anabranch.connect(str(tmp_path / "w")), warehouse="w", runtime=runtime)
+
+    def kinds():
+        found = ANSWERS["history"](site, Asked([("table", "db.t"), *([("limit", "4")] if far else [])]))
+        return {line.id: line.kind for line in found["rows"]}
+
+    whole = kinds()
+    assert {*whole.values()} == {"append"}
+    table.append(rows(9, 1))
+    assert kinds()[7] == "append"
+    file = tmp_path / "w/db.db/t/snapshot/snapshot-5"
+    stored = file.read_bytes()
+    for number in (5, 6):
+        damaged = file.with_name(f"snapshot-{number}")
+        was = damaged.read_bytes()
+        damaged.write_bytes(b"")
+        clock.now += LATELY_SECONDS
+        assert {n for n, kind in kinds().items() if kind == "damaged"} == {number}
+        assert [problem.path for problem in table.verify().problems if "snapshot-" in problem.path]
+        damaged.write_bytes(was)
+        assert "damaged" not in kinds().values(), "what was mended is looked at each time"
+    assert file.read_bytes() == stored
+    file.with_name("snapshot-4").unlink()
+    clock.now += LATELY_SECONDS
+    assert min(kinds()) == 5, "as any other reader, which ends at the gap"
+
+
 def test_the_graph_forks_merges_and_replaces(ask):
     graph = ask("graph", table=T)
     lanes = {lane["name"]: lane for lane in graph["lanes"]}

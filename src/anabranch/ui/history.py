@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from anabranch import AnabranchError, CorruptTableError, Snapshot, Table
+from anabranch.runtime import SYSTEM, Clock, Runtime
 from anabranch.verbs.parallel import each
 
 _SAMPLE = 240
@@ -19,6 +20,8 @@ _TRIED_AGAIN = 20
 """Damaged snapshots that are looked at again whenever the page asks: somebody may have mended them."""
 _LOOKS = 3
 """Tries to go on below the end of a history where there is a snapshot; it may be a late writer's leftover."""
+LATELY_SECONDS = 20.0
+"""For which what may change without a new snapshot is not looked at again."""
 _MOST_LINES = 150_000
 """Lines kept, of all branches together: about 60 MB."""
 
@@ -51,11 +54,15 @@ DAMAGED: Final = "damaged"
 class History:
     """The lines of one branch that were read so far, newest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._lines: list[Line] = []
         self._last: Snapshot | None = None
         """The oldest snapshot read."""
         self._is_whole = False
+        self._files: dict[int, int] = {}
+        """When the file of each snapshot was stored, by what was listed last."""
+        self._listed = float("-inf")
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -97,6 +104,9 @@ class History:
             self._lines, self._last, self._is_whole = above, None, True
             return
         self._forget_expired(table)
+        if not self._is_as_read(table):
+            self._begin_at(head, above)
+            return
         if self._lines and self._lines[0].stamp == head.stamp:
             if not self._mend(table):
                 self._begin_at(head)
@@ -110,6 +120,24 @@ class History:
 
     def _begin_at(self, head: Snapshot, above: Iterable[Line] = ()) -> None:
         self._lines, self._last, self._is_whole = [*above, line_of(head)], head, head.id == 1
+
+    def _is_as_read(self, table: Table) -> bool:
+        """Whether the files of the snapshots are those that were read, by the times at which they were stored.
+
+        Nobody writes a snapshot again but who damages it, or puts it back. The folder is listed now and then.
+        """
+        now = self._clock.monotonic()
+        if now - self._listed < LATELY_SECONDS:
+            return True
+        was, self._files, self._listed = self._files, table.context.snapshots.stored(), now
+        known = [line for line in self._lines if line.kind != DAMAGED]  # the others are looked at each time
+        if any(was[line.id] != self._files.get(line.id) for line in known if line.id in was):
+            return False
+        try:  # those that were read since, which are few
+            found = [(line, table.context.snapshots.find(line.id)) for line in known if line.id not in was]
+        except CorruptTableError:
+            return False
+        return all(one is not None and one.stamp == line.stamp for line, one in found)
 
     def _mend(self, table: Table) -> bool:
         """Look again at snapshots that could not be read; False if one is gone, and history ends above it."""
@@ -217,8 +245,9 @@ def _damaged(table: Table, number: int, millis: int) -> Line:
 class Histories:
     """Histories by branch, those last used."""
 
-    def __init__(self, most: int = _MOST_LINES) -> None:
+    def __init__(self, runtime: Runtime = SYSTEM, most: int = _MOST_LINES) -> None:
         self._most = most
+        self._clock = runtime.clock
         self._found: OrderedDict[str, History] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -226,7 +255,7 @@ class Histories:
         """Return the history of a branch."""
         key = f"{table.context.storage.url}/{table.branch_uuid}/{table.name}"
         with self._lock:
-            found = self._found.setdefault(key, History())
+            found = self._found.setdefault(key, History(self._clock))
             self._found.move_to_end(key)
             while len(self._found) > 1 and sum(map(len, self._found.values())) > self._most:
                 self._found.popitem(last=False)

@@ -14,15 +14,13 @@ from anabranch.table import Table
 from anabranch.ui.actions import Actions
 from anabranch.ui.asked import Asked
 from anabranch.ui.calm import CalmLineage
-from anabranch.ui.history import Histories
+from anabranch.ui.history import LATELY_SECONDS, Histories
 from anabranch.verbs.caller import View, open_table
 
 T = TypeVar("T")
 
 _MOST_KEPT = 5_000
 """Answers kept. Most are facts of tables, of about a kilobyte."""
-LATELY_SECONDS = 20.0
-"""For which what may change without a new snapshot is not looked at again."""
 
 
 class Kept:
@@ -79,7 +77,7 @@ class Site:
         self.runtime = runtime
         self.actions = Actions()
         self.kept = Kept()
-        self.histories = Histories()
+        self.histories = Histories(runtime)
         self.is_ending = False
         """Whether the server stops, so that whoever waits for changes shall not."""
         self.calm = CalmLineage(lake, runtime)
