@@ -137,7 +137,7 @@ def test_not_null_is_believed_only_where_it_is_so(spark, lake, checked):
 
 def test_footers_without_nan_are_not_believed(spark, lake, checked, monkeypatch):
     """As pypaimon has them: Arrow leaves NaN out of bounds, and Spark would skip what is greater than all."""
-    monkeypatch.setattr(parquet_encode, "_is_ordered", lambda leaf, table: True)
+    monkeypatch.setattr(parquet_encode, "_ordered", lambda table, leaves: True)
     table = lake.create_table("db.t", "g DOUBLE, f FLOAT, r ROW<g DOUBLE>")
     nan = float("nan")
     table.append(
