@@ -15,6 +15,7 @@ from pyspark.sql import functions
 
 import anabranch
 import anabranch.spark
+from anabranch.lineage.model import lineage_of
 from anabranch.spark.tasks import sort
 from anabranch.spark.tasks.stream_compaction import watch
 from tests.spark.corpus_files import CORPUS, carry_out, statements_in
@@ -51,7 +52,30 @@ def read_and_write(spark, warehouse, checkpoint):
     query.awaitTermination()
     assert query.exception() is None, query.exception()
     print("query", query.id)
-    carry_out(anabranch.connect(warehouse, spark=spark).sql, list(statements_in(CORPUS[0]))[:12])
+    lake = anabranch.connect(warehouse, spark=spark)
+    carry_out(lake.sql, list(statements_in(CORPUS[0]))[:12])
+    say_what_was_given(lake, frame)
+
+
+def say_what_was_given(lake, frame):
+    """A commit whose plan holds ids that were collected has a problem, and no other has one."""
+    given = lake.create_table("db.given", SCHEMA)
+    ids = [row["id"] + 48_611 for row in frame.collect()]
+    for rows_, is_known in (
+        (frame.filter("id < 4"), True),
+        (frame.filter(~functions.col("id").isin(ids)), False),
+    ):
+        said = lineage_of(given.append(rows_).properties, where="")
+        assert [read.name for read in said.inputs] == ["db.src"], said
+        assert (not said.problems) == is_known, said
+    with lake.job("nightly") as job:
+        job.read_from("ids of db.src")
+        assert not lineage_of(
+            given.append(frame.filter(functions.col("id").isin(ids[:1]) | (frame["id"] < 4))).properties,
+            where="",
+        ).problems
+    lake.sql("INSERT INTO db.given SELECT * FROM db.src WHERE id < 4")
+    assert not lineage_of(given.snapshot.properties, where="").problems
 
 
 def do_what_the_docs_say(spark, warehouse):

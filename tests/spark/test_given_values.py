@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from pyspark import cloudpickle
 
-from anabranch.spark.lineage.given_values import has_data
+from anabranch.spark.lineage.function_data import has_data
 from tests.spark import given_values_module as own
 
 COMPUTED = {number * 7919: str(number * 104729) for number in range(3)}

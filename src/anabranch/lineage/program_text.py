@@ -40,6 +40,11 @@ def is_argument(value: str, function: str | None = None) -> bool:
     return any(value in text.arguments.get(function, ()) for text in _texts())
 
 
+def is_written(value: str) -> bool:
+    """Whether a value, as Spark shows it, stands anywhere in the text as a constant."""
+    return any(value in text.constants for text in _texts())
+
+
 def is_constant(name: str, value: str) -> bool:
     """Whether nothing but constants is ever assigned to a name in a file of the program, and a value is one of them."""
     return any(value in text.names.get(name, ()) for text in _texts())
@@ -125,6 +130,16 @@ class _File:
     def joined(self) -> str:
         """The same as one text."""
         return "\0".join(self.parts)
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """All constants, wherever they stand."""
+        found = (
+            _only_constants(node)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Constant | ast.UnaryOp)
+        )
+        return frozenset(value for values in found for value in values or ())
 
     @cached_property
     def arguments(self) -> dict[str | None, frozenset[str]]:

@@ -15,7 +15,7 @@ Reads, including those of other threads, are registered by `anabranch.lineage.re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -129,6 +129,12 @@ class JobRun:
             )
         self.register(SourceInput(kind, source, start, end))
 
+    @property
+    def is_told(self) -> bool:
+        """Whether a source was named by a caller who knows better."""
+        with self._lock:
+            return _names_source(self._reads.all())
+
     @contextmanager
     def joined(self) -> Iterator[JobRun]:
         """Let this thread take part in the run, which another one began. Raises `InvalidInputError` inside another job."""
@@ -227,7 +233,7 @@ class JobRun:
             steps, delivered = self._steps.of(sink), self._steps.delivered
         found = self._gathered(joined([*reads, *steps, *(() if rows is None else rows.inputs)]))
         problems, has_read = found.problems, bool(reads) or delivered > 0
-        is_told = any(isinstance(read, SourceInput) for read in reads)  # by a caller who knows better
+        is_told = _names_source(reads)
         named = (*found.inputs, *(() if planned is None else planned.inputs))
         before = None if is_told else unknown_rows(rows, but=named, of_jobs=not (has_read or problems))
         if before is not None and (planned is None or planned.holds_values()):
@@ -370,6 +376,10 @@ def is_any_open() -> bool:
 def _left_out(inputs: Sequence[Input], named: Sequence[Input]) -> tuple[str, ...]:
     more = len(inputs) - len(named)
     return (f"{more} of {len(inputs)} inputs are left out",) if more else ()
+
+
+def _names_source(reads: Iterable[Input]) -> bool:
+    return any(isinstance(read, SourceInput) for read in reads)
 
 
 def unknown_rows(rows: Handed | None, but: Sequence[Input] = (), *, of_jobs: bool = True) -> str | None:

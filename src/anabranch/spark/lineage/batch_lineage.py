@@ -49,6 +49,10 @@ _BEFORE_BATCH: Final = (
     "of the function"
 )
 _GIVEN_BEFORE: Final = "values or functions in the plan may be made of what this process had read before: {}; read and write inside of lake.job()"
+_GIVEN_THERE: Final = (
+    "values or functions in the plan may be made of what the program had read through Spark Connect, which does not tell: name "
+    "it with job.read_from() inside of lake.job()"
+)
 _LOG = logging.getLogger(__name__)
 _TOLD: set[tuple[str, str]] = set()
 """Jobs and problems that the log has reported already."""
@@ -118,6 +122,10 @@ class FrameOrigin:
                 plan = self._plan or connect_lineage.plan_of(self._frame)
                 found = connect_lineage.settled(self._before, connect_lineage.sources_of(self._frame, plan))
                 text = _STATEMENT.get() or connect_lineage.statement_of(plan)
+                given = connect_lineage.holds_values(plan, _STATEMENT.get())
+                holds = lambda: given  # noqa: E731
+                if given and (run is None or not run.is_told):
+                    found.problems.append(_GIVEN_THERE)
             self._taken = _taken(table, run, found, holds)
             millis = round((SYSTEM.clock.monotonic() - self._begun) * 1000)
             names = self._frame.columns

@@ -6,19 +6,27 @@ was committed meanwhile, that is what was read.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import cloudpickle
 
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import SourceInput, TableInput
+from anabranch.lineage.program_text import is_part_of_text, is_written, shown
 from anabranch.spark.context.attached import options_of
 from anabranch.spark.context.options import spelled
+from anabranch.spark.lineage.function_data import has_data
 from anabranch.spark.lineage.plan_inputs import PlanInputs, kafka_input, look_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_LOG = logging.getLogger(__name__)
+_SQL_LITERAL: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\b\d+(?:\.\d+)?\b")
 _FILES = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
@@ -47,6 +55,48 @@ def sources_of(frame: DataFrame, plan: Any) -> PlanInputs:
                 found.has_rows_of_rdd = True
     found.inputs = list(joined(found.inputs))
     return found
+
+
+def holds_values(plan: Any, statement: str | None) -> bool:
+    """Whether a plan may hold values that the program computed, such as ids that it has collected before. Never raises.
+
+    What the program has collected is known to the server alone, so each value counts that does not stand in its text.
+
+    Args:
+        plan: as the client sends it.
+        statement: the SQL that it was made of, where the plan has another form of it.
+    """
+    try:
+        return any(_holds(name, message, statement) for name, message in _messages(plan))
+    except Exception as error:  # whatever Spark's client is made of
+        _LOG.debug("it cannot be seen which values a plan holds: %s", error)
+        return True
+
+
+def _holds(name: str, message: Any, statement: str | None) -> bool:
+    match name:
+        case "Literal":
+            kind = message.WhichOneof("literal_type")
+            if kind in (None, "null", "boolean", "array", "map", "struct"):
+                return False  # what is in one is told by itself
+            value = getattr(message, kind)
+            return not is_written(shown(value.value if kind == "decimal" else value))
+        case "SQL":
+            return _is_computed(str(message.query) if statement is None else statement)
+        case "ExpressionString":
+            return _is_computed(str(message.expression))
+        case "Limit" | "Tail" | "Offset":
+            return not is_written(str(message.offset if name == "Offset" else message.limit))
+        case "PythonUDF":
+            return has_data(cloudpickle.loads(message.command))  # of this process itself
+        case "ScalarScalaUDF" | "JavaUDF":
+            return True
+    return False
+
+
+def _is_computed(text: str) -> bool:
+    """Whether a number or a text in a statement does not stand in the program's text."""
+    return any(not is_part_of_text(text, *match.span()) for match in _SQL_LITERAL.finditer(text))
 
 
 def settled(before: PlanInputs, after: PlanInputs) -> PlanInputs:
