@@ -8,8 +8,10 @@ import pytest
 import anabranch
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.positions import KnownPositions, indexed_positions, recorded_positions
-from anabranch.jobs.starts import starts_at
+from anabranch.jobs.source import FILES_READ
+from anabranch.jobs.starts import reads_files_on, starts_at
 from anabranch.kernel.log.main_branch import main_of
+from anabranch.lineage.model import SourceInput
 from tests.jobs.world import World, kafka, offset
 from tests.support.tables import make_table
 
@@ -169,12 +171,40 @@ def test_new_and_dropped_sources_are_told_of(world):
     assert begun.notices[1:] == ("what was read of table db.raw is not a source of the job any more",)
 
 
-def test_files_cannot_begin_in_the_middle(world):
-    from anabranch.lineage.model import SourceInput
+def files_read(world, name):
+    world.commit(SourceInput("files", "source 0", None, {"logOffset": 3}, name))
+    return recorded(world, 1)
 
-    world.commit(SourceInput("files", "source 0", None, {"logOffset": 3}))
+
+@pytest.mark.parametrize(
+    "folder",
+    ["/landing", "/landing/", "file:///landing", "/landing/*/*.csv", "/landing/of {a,b}/x.csv", "/"],
+)
+@pytest.mark.parametrize("name", ["file:/landing", "file:/landing/of %20 a?b#c", None])
+def test_files_go_on_after_those_of_a_former_checkpoint(world, folder, name):
+    found = files_read(world, name)
+    begun = matched(world, found, late=anabranch.files(folder))
+    assert begun.options == {"late": {FILES_READ: '{"logOffset":3}'}}
+    assert reads_files_on(begun.options)
+
+
+def test_files_of_another_folder_may_be_the_same_files(world):
+    found = files_read(world, "s3a://bucket/landing/a")
+    assert matched(world, found, late=anabranch.files("s3a://bucket/landing/*")).options
+    with pytest.raises(InvalidInputError, match="no recorded position is certain"):
+        matched(world, found, late=anabranch.files("s3a://other/landing/*"))
+    with pytest.raises(
+        InvalidInputError, match=r"no recorded position is certain .* 'late' .* s3a://bucket/landing/a at"
+    ):
+        matched(world, found, late=anabranch.files("s3a://bucket/landing/ab"))
+
+
+def test_what_cannot_begin_in_the_middle_is_refused(world):
+    found = files_read(world, "file:/landing")
     with pytest.raises(InvalidInputError, match=r"source 'late' .* cannot begin at a recorded position"):
-        matched(world, recorded(world, 1), late=anabranch.files("/landing"))
+        matched(world, found, late=lambda spark: spark)
+    with pytest.raises(InvalidInputError, match="which of the sources a, b had read which files"):
+        matched(world, found, a=anabranch.files("/landing"), b=anabranch.files("/other"))
 
 
 def test_what_has_expired_is_not_taken_for_new(world):

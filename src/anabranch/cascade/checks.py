@@ -152,7 +152,9 @@ def is_current(lake: Lake, job: Job, branch: TableContext, branches: Mapping[str
         return False
     read = {one.branch_uuid: one.through for one in made[1].inputs if isinstance(one, TableInput)}
     for source in job.sources.values():
-        if source.table is None or any(option.key in source.options for option in MOMENT_OPTIONS):
+        if source.table is None:
+            return False  # what a function reads may be other rows by now
+        if any(option.key in source.options for option in MOMENT_OPTIONS):
             continue
         name = branches.get(source.table)
         title = source.name if name is None or source.names_branch else f"{source.name}$branch_{name}"

@@ -17,7 +17,8 @@ from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import first_positions
-from anabranch.jobs.state.held import expected_state
+from anabranch.jobs.starts import reads_files_on
+from anabranch.jobs.state.held import expected_state, files_unknown
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.log.ref_log import find_tags, is_internal, tag_names
@@ -195,15 +196,15 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
         return f"{writer}, and it is declared in no job file that was given"
     if job.sink != one.main.name:
         return f"{writer}, and the job of that name writes '{job.sink}' ({job.place})"
-    is_batch = not any(source.is_stream in (True, None) for source in job.sources.values())
+    is_batch = work.is_batch(job)
     if is_batch and job.mode == "append" and writer.commits > 1:
         return f"{writer} as a batch job that appends: what it read each time is not there to be read again"
     start = work.start(job, one, corrected)
-    if start.problem is not None:
-        return (
-            f"{writer}, and it cannot go on from snapshot {one.missing if one.fork is None else one.fork.snapshot}: "
-            f"{start.problem}"
-        )
+    problem = start.problem
+    if problem is None and reads_files_on(start.options):
+        problem = files_unknown(work.warehouse, work.storage_options, work.checkpoints, job, start.point)
+    if problem is not None:
+        return f"{writer}, and it cannot go on from snapshot {one.missing if one.fork is None else one.fork.snapshot}: {problem}"
     notices = (*start.notices, *_undeclared(work, writer, job))
     state = expected_state(work.warehouse, work.storage_options, work.checkpoints, job, start.point)
     took = work.took[one.main.name].get(writer.job)

@@ -17,6 +17,7 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import KnownPositions, check_goes_on, known_positions
+from anabranch.jobs.source import FILES_READ
 from anabranch.jobs.starts import starts_at
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
@@ -93,6 +94,8 @@ def start_of(
     stand: Stand,
     sources: Mapping[str, Corrected],
     tables: Mapping[str, str],
+    *,
+    is_batch: bool,
 ) -> JobStart:
     """Return where a job begins so that it makes what its table has after a moment.
 
@@ -102,6 +105,7 @@ def start_of(
         stand: state with which its branch begins.
         sources: how tables that the job names without a branch are read, by the name of the source.
         tables: identity of the table of each source that is one, by the name of the source.
+        is_batch: whether none of its sources is a stream.
     """
     declared = JobStart(tuple(_as_declared(name, job, sources) for name in job.sources))
     pinned = _pinned_beyond(job, sources)
@@ -117,7 +121,7 @@ def start_of(
         check_goes_on(main, stand.moment, job)
     except AnabranchError as error:
         return replace(declared, problem=error.message)
-    if all(source.is_stream is False for source in job.sources.values()):
+    if is_batch:
         return declared  # a batch job reads its sources as they are, however far it had read
     try:
         known = known_positions(
@@ -317,6 +321,8 @@ def _as_declared(name: str, job: Job, sources: Mapping[str, Corrected]) -> Sourc
 
 def _begun(name: str, job: Job, sources: Mapping[str, Corrected], options: Mapping[str, str]) -> SourceStart:
     text = options.get(SCAN_START_OFFSET.key)
+    if FILES_READ in options:
+        return SourceStart(name, _title(name, job, sources), "after the files that it had read")
     if text is None:
         return SourceStart(name, _title(name, job, sources), "at " + ", ".join(options.values()))
     value: Any = json.loads(text)

@@ -67,7 +67,14 @@ class Work:
     def start(self, job: Job, one: Affected, corrected: Mapping[str, Corrected]) -> JobStart:
         """Return where a job begins. See `start_of`."""
         tables = {name: main.table_uuid for name, main in self._mains_of(job).items()}
-        return start_of(job, one.main, self.stands[one.main.name], self.read(job, corrected), tables)
+        stand, is_batch = self.stands[one.main.name], self.is_batch(job)
+        return start_of(job, one.main, stand, self.read(job, corrected), tables, is_batch=is_batch)
+
+    def is_batch(self, job: Job) -> bool:
+        """Whether a job has no stream among its sources. Of what a function returns only Spark can tell: its commits do here."""
+        streams = [source.is_stream for source in job.sources.values()]
+        made = [writer.is_stream for writer in self.writers.get(job.sink, ()) if writer.job == job.name]
+        return True not in streams and (None not in streams or made == [False])
 
     def read(self, job: Job, corrected: Mapping[str, Corrected]) -> dict[str, Corrected]:
         """Return how a job's sources without a branch are read, by the name of the source."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from anabranch.lineage.commit import CommitRef
+from anabranch.lineage.commit import Commit, CommitRef
 from anabranch.lineage.content import Segment, Segments
 from anabranch.lineage.model import Engine, TableInput
 from anabranch.lineage.store import CommitStore
@@ -28,6 +28,8 @@ class Writer:
     """Why they cannot be made again automatically."""
     tables: frozenset[str] = frozenset()
     """The tables that they took something from, by identity."""
+    is_stream: bool = True
+    """Whether a streaming query made some of its commits, as far as is known."""
 
     def __str__(self) -> str:
         return f"job '{self.job}' made {_times(self.commits)} of what is taken out"
@@ -44,13 +46,21 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
     jobs: dict[str, set[tuple[str, int]]] = {}
     tables: dict[str, set[str]] = {}
     merges: dict[str, set[int]] = {}
+    streams: set[str] = set()
     unsaid: list[int] = []
     for segment in made_anew:
         branch, first, last = segment
-        by_hand = set(_by_hand(store, segment))
+        by_hand: set[int] = set()
+        for own in _with_rows(store, segment):
+            if own.entry is None or own.entry.is_of_no_job:
+                by_hand.add(own.snapshot)
+            elif own.entry.taken is None and own.entry.engine.query != EMPTYING.query:
+                # Also one that does not say what it read.
+                jobs.setdefault(own.entry.job, set()).add((branch, own.snapshot))
         unsaid += sorted(by_hand)
         for newest in store.newest_inputs(branch, first, last):
             if newest.query != EMPTYING.query:
+                streams |= {newest.job} if newest.query is not None else set()
                 jobs.setdefault(newest.job, set()).add((branch, newest.snapshot))
                 # Reads are known of commits with rows only; a job that has brought none yet has read its sources too.
                 commit = store.commit(CommitRef(branch, newest.snapshot))
@@ -71,9 +81,10 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
     for branch, first, last in kept:
         for newest in store.newest_inputs(branch, first, last):
             if newest.query not in (None, EMPTYING.query):
+                streams.add(newest.job)
                 jobs.setdefault(newest.job, set())
     found = [
-        Writer(job, len(commits), tables=frozenset(tables.get(job, ())))
+        Writer(job, len(commits), tables=frozenset(tables.get(job, ())), is_stream=job in streams)
         for job, commits in sorted(jobs.items())
     ]
     for job, snapshots in sorted(merges.items()):
@@ -86,13 +97,13 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
     return tuple(found)
 
 
-def _by_hand(store: CommitStore, segment: Segment) -> Iterator[int]:
-    """Yield commits of rows that no job, or no known job, made."""
+def _with_rows(store: CommitStore, segment: Segment) -> Iterator[Commit]:
+    """Yield the commits of rows."""
     for commit in store.commits(segment.branch, segment.first):
         if commit.snapshot > segment.last:
             return
-        if commit.has_rows and (commit.entry is None or commit.entry.is_of_no_job):
-            yield commit.snapshot
+        if commit.has_rows:
+            yield commit
 
 
 def _times(number: int) -> str:

@@ -99,8 +99,8 @@ class Runner:
         state, keeper = settled.begun, None
         if state is not None and state.starts:
             rows = remade(state.starts)
-        if settled.has_state:
-            keeper = self._keeper(prepared, checkpoint)
+        if settled.has_state or any(source.kind == "files" for source in job.sources.values()):
+            keeper = self._keeper(prepared, checkpoint, has_state=settled.has_state)
             keeper.look()  # before the first batch, after which Spark removes old state
         pins = SourcePins(job, self.lake, self.runtime) if self.pins_sources else None
         if pins is not None:
@@ -130,13 +130,15 @@ class Runner:
                 )
             set_aside(checkpoint, self.lake.storage_options)
 
-    def _keeper(self, prepared: Prepared, checkpoint: JobCheckpoint) -> StateKeeper:
+    def _keeper(self, prepared: Prepared, checkpoint: JobCheckpoint, *, has_state: bool) -> StateKeeper:
         job, mirror = prepared.job.name, None
         if checkpoint.copies is not None:
-            mirror = StateMirror(checkpoint.storage, checkpoint.copies, job, self.runtime)
-        self._check_disk_is_shared(job, checkpoint)
+            mirror = StateMirror(checkpoint.storage, checkpoint.copies, job, self.runtime, has_state)
+        if has_state:
+            self._check_disk_is_shared(job, checkpoint)
         return StateKeeper(
-            checkpoint.storage, prepared.table.context, job, checkpoint.location, mirror, self.runtime
+            *(checkpoint.storage, prepared.table.context, job, checkpoint.location, mirror, self.runtime),
+            has_state=has_state,
         )
 
     def _check_disk_is_shared(self, job: str, checkpoint: JobCheckpoint) -> None:

@@ -189,6 +189,8 @@ def text_options(given: Options) -> dict[str, str]:
 # are an error here whatever `failOnDataLoss` says, which is about what a running query may skip.
 
 STARTING_OFFSETS = "startingOffsets"
+FILES_READ = "anabranch.files-read"
+"""Where a source of files begins, as Spark's log of them says: no option of Spark's, but found in a former checkpoint."""
 _HINT = "choose a tag whose records the topic still has, and give the topic a longer retention than tags are kept."
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import KnownPositions, RecordedPosition, content_of, known_positions
-from anabranch.jobs.source import Source
+from anabranch.jobs.source import FILES_READ, STARTING_OFFSETS, Source
+from anabranch.jobs.state.held import former_of
 from anabranch.jobs.state.point import Point
 from anabranch.lineage.model import entry_or_none
+from anabranch.options import SCAN_START_OFFSET
 from anabranch.table import Table
 
 if TYPE_CHECKING:
+    from anabranch.jobs.checkpoint import JobCheckpoint
     from anabranch.lake import Lake
+
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
+_GLOB: Final = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,12 @@ def starts_at(known: KnownPositions, sources: Mapping[str, Source], tables: Mapp
 
     Raises `InvalidInputError`: the owner of a position is uncertain, or a source cannot begin at one.
     """
+    of_files = [name for name, source in sources.items() if source.kind == "files"]
+    if len(of_files) > 1 and any(one.kind == "files" for one in known.positions):
+        raise InvalidInputError(
+            f"which of the sources {', '.join(of_files)} had read which files cannot be told: Spark only numbers them",
+            hint="write what arrives in all folders but one into tables first.",
+        )
     options: dict[str, dict[str, str]] = {}
     missing: list[str] = []
     taken: set[RecordedPosition] = set()
@@ -87,6 +101,8 @@ def _is_of(recorded: RecordedPosition, source: Source, table_uuid: str | None) -
             return recorded.identity == table_uuid
         case "kafka", "kafka":
             return _reads_topics(source, recorded)
+        case "files", "files":
+            return _reads_folder(source, recorded)
         case _:
             return False
 
@@ -104,9 +120,31 @@ def _reads_topics(source: Source, recorded: RecordedPosition) -> bool:
     return set(position) <= {topic.strip() for topic in options.get("subscribe", "").split(",")}
 
 
+def _reads_folder(source: Source, recorded: RecordedPosition) -> bool:
+    """Whether the files that were read first lie in a source's folder; where that is not known they may."""
+    store, folder = _store_and_path(recorded.name)
+    wanted_store, wanted = _store_and_path(source.name)
+    pattern = _GLOB.search(wanted)
+    plain = wanted if pattern is None else wanted[: pattern.start()].rpartition("/")[0]
+    whole = os.path.abspath(plain).rstrip("/")  # noqa: PTH100 - as Spark, which follows no links
+    is_inside = f"{folder}/".startswith(f"{whole}/") and (not wanted_store or store == wanted_store)
+    return not folder.startswith("/") or is_inside
+
+
+def _store_and_path(place: str) -> tuple[str, str]:
+    """Split a path or URL as Spark and lineage write it, in which nothing is encoded: the host is that of a store."""
+    match = _URL.match(place)
+    return ("", place) if match is None else (match[1] or "", place[match.end() :])
+
+
 def _options(recorded: RecordedPosition) -> dict[str, str]:
-    key = "scan.start-offset" if recorded.kind == "table" else "startingOffsets"
+    key = {"table": SCAN_START_OFFSET.key, "files": FILES_READ}.get(recorded.kind, STARTING_OFFSETS)
     return {key: recorded.position}
+
+
+def reads_files_on(starts: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether a source of files is to go on after those that a former query had read."""
+    return any(FILES_READ in options for options in starts.values())
 
 
 def _check_is_new(name: str, source: Source, left: Sequence[RecordedPosition]) -> None:
@@ -115,10 +153,10 @@ def _check_is_new(name: str, source: Source, left: Sequence[RecordedPosition]) -
     similar = [one for one in left if one.kind in kinds.get(source.kind, (source.kind,))]
     if not similar:
         return
-    if source.kind in kinds:
+    if source.kind == "function":
         raise InvalidInputError(
-            f"source '{name}' ({source}) cannot begin at a recorded position: Spark's {source.kind} have no option for it",
-            hint="only tables and topics can: write what arrives into a table first.",
+            f"source '{name}' ({source}) cannot begin at a recorded position: what a function reads has no option for it",
+            hint="declare it as anabranch.stream, topic or files; or write what arrives into a table first.",
         )
     raise InvalidInputError(
         f"no recorded position is certain to be that of source '{name}' ({source}); found were {_listed(similar)}",
@@ -157,6 +195,8 @@ def resumed(job: Job, lake: Lake, sink: Table, place: str, *, since_fork: bool) 
     try:
         known = known_positions(sink.context, head, job.name, lambda: sink.lineage.positions(head.id))
         starts = starts_at(known, job.sources, tables)
+        if reads_files_on(starts.options) and _former(lake, job, known.point) is None:
+            raise InvalidInputError("which files it had read was in the checkpoint alone")
     except AnabranchError as error:
         raise InvalidInputError(
             f"job '{job.name}' has written to '{sink.name}' before, up to snapshot {last}, but there is no checkpoint at "
@@ -166,6 +206,11 @@ def resumed(job: Job, lake: Lake, sink: Table, place: str, *, since_fork: bool) 
         ) from error
     notice = f"there is no checkpoint at {place}: the job goes on after its last commit, snapshot {last}"
     return replace(starts, notices=(*starts.notices, notice))
+
+
+def _former(lake: Lake, job: Job, point: Point | None) -> JobCheckpoint | None:
+    """Return the checkpoint, or a copy of it, of the query that made a point."""
+    return None if point is None else former_of(lake.url, lake.storage_options, None, job, point)
 
 
 def _last_commit(job: str, sink: Table, head: Snapshot, *, since_fork: bool) -> int | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from anabranch.jobs.state.file_logs import carry_log, logs_of_files
 from anabranch.jobs.state.held import HeldState
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.storage import files
@@ -16,7 +17,6 @@ from anabranch.streaming.offsets import Offset, is_offset
 
 Moved = Callable[[Offset], Offset]
 
-_LOG_OF_FILES = "logOffset"
 _PART_BYTES = 8 << 20
 
 
@@ -35,19 +35,10 @@ def carry(held: HeldState, target: Storage, moved: Moved) -> None:
     wipe(target)
     offsets = held.offsets(held.batch)
     assert offsets is not None, "its state was found with it"
-    logs = {
-        place: value[_LOG_OF_FILES]
-        for place, value in parse_batch_offsets(offsets).ends.items()
-        if isinstance(value, dict) and value.keys() == {_LOG_OF_FILES}
-    }
-    plain: list[str] = []
-    filtered: list[str] = []
-    for path in held.paths:
-        parts = path.split("/")
-        (filtered if parts[0] == "sources" and parts[1] in logs else plain).append(path)
-    copy_objects(held.folder, target, plain)
-    for path in filtered:
-        _copy_log_of_files(held.folder, target, path, logs[path.split("/")[1]])
+    logs = logs_of_files(parse_batch_offsets(offsets))
+    copy_objects(held.folder, target, (path for path in held.paths if not _is_of_log(path, logs)))
+    for source, last in logs.items():
+        carry_log(held.folder, target, source, last)
     for batch in (held.batch - 1, held.batch) if held.batch else (held.batch,):
         text = held.offsets(batch)
         assert text is not None, "its state was found with it"
@@ -94,14 +85,9 @@ def copy_objects(source: Storage, target: Storage, paths: Iterable[str]) -> None
         _sync_up_to(folder, there)
 
 
-def _copy_log_of_files(source: Storage, target: Storage, path: str, last: int) -> None:
-    """Copy an entry of a log of files that Spark has read, without what it read after batch `last` of this log."""
-    number = path.rpartition("/")[2].removesuffix(".compact")
-    if number.isdigit() and int(number) > last:
-        return
-    version, *lines = source.get(path).decode().split("\n")
-    kept = [line for line in lines if not line.startswith("{") or json.loads(line).get("batchId", 0) <= last]
-    target.put(path, "\n".join([version, *kept]).encode())
+def _is_of_log(path: str, logs: Collection[str]) -> bool:
+    parts = path.split("/")
+    return parts[0] == "sources" and parts[1] in logs
 
 
 def _local(storage: Storage) -> Path | None:

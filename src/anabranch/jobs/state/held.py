@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.jobs.checkpoint import checkpoints_of
+from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.point import Point
 from anabranch.lineage.spark_offsets import BatchOffsets, parse_batch_offsets
@@ -61,17 +61,20 @@ def newest_committed(checkpoint: Storage) -> int | None:
     return max(_batches(checkpoint, "commits"), default=None)
 
 
-def held_state(checkpoint: Storage, batch: int) -> HeldState | str:
-    """Return the state after a batch, from the checkpoint itself or its kept copy; or why it is not there."""
+def held_state(checkpoint: Storage, batch: int, *, has_state: bool = True) -> HeldState | str:
+    """Return the state after a batch, from the checkpoint itself or its kept copy; or why it is not there.
+
+    A query without operators that keep state has its logs only.
+    """
     kept = checkpoint.scoped(f"{KEPT_FOLDER}/{batch}")
     for folder in (kept, checkpoint) if kept.exists(f"commits/{batch}") else (checkpoint,):
-        found = _held(folder, batch)
+        found = _held(folder, batch, has_state)
         if isinstance(found, HeldState):
             return found
     return found
 
 
-def _held(folder: Storage, batch: int) -> HeldState | str:
+def _held(folder: Storage, batch: int, has_state: bool) -> HeldState | str:
     logs = [f"commits/{batch}", f"offsets/{batch}", *([f"offsets/{batch - 1}"] if batch else [])]
     if any(not folder.exists(path) for path in logs):
         return f"the checkpoint does not have batch {batch} any more"
@@ -89,7 +92,7 @@ def _held(folder: Storage, batch: int) -> HeldState | str:
         if chain is None:
             return f"the state after batch {batch} was cleaned up by Spark ({place})"
         paths += chain
-    if not versions:
+    if has_state and not versions:
         return "the checkpoint holds no state"
     paths += [info.path for info in folder.list("sources", recursive=True) if not _is_hidden(info.path)]
     return HeldState(folder, batch, (*paths, f"commits/{batch}"))
@@ -138,11 +141,10 @@ def expected_state(
     """
     if point is None:
         return None
-    found = checkpoints_of(warehouse, job.name, options, root)
-    former = next((one for one in found if query_of(one.storage) == point.query), None)
+    former = former_of(warehouse, options, root, job, point)
     if former is None:
         return "if it keeps state: rebuilt from its sources, because its former checkpoint is not there"
-    if next(iter(former.storage.list_folders("state")), None) is None:
+    if not _has_state(former):
         return None
     if job.mode == "complete":
         return "from the beginning: all rows are made again"
@@ -150,3 +152,26 @@ def expected_state(
     if isinstance(held, str):
         return f"rebuilt from its sources: {held}"
     return f"carried from batch {point.batch}, or rebuilt from its sources if the operators with state have changed"
+
+
+def files_unknown(
+    warehouse: str, options: Mapping[str, str], root: str | None, job: Job, point: Point | None
+) -> str | None:
+    """Return why it cannot be told which files a job had read at a point; None if it can, or only its start will tell."""
+    former = None if point is None else former_of(warehouse, options, root, job, point)
+    if former is None or point is None:
+        return None
+    held = held_state(former.storage, point.batch, has_state=_has_state(former))
+    return f"which files it had read is not known any more: {held}" if isinstance(held, str) else None
+
+
+def former_of(
+    warehouse: str, options: Mapping[str, str], root: str | None, job: Job, point: Point
+) -> JobCheckpoint | None:
+    """Return the checkpoint of the query that made a point, if it is where checkpoints are by default, or below `root`."""
+    found = checkpoints_of(warehouse, job.name, options, root)
+    return next((one for one in found if query_of(one.storage) == point.query), None)
+
+
+def _has_state(checkpoint: JobCheckpoint) -> bool:
+    return next(iter(checkpoint.storage.list_folders("state")), None) is not None

@@ -47,6 +47,8 @@ class StateKeeper:
     mirror: StateMirror | None = None
     """Copies the checkpoint to the warehouse, if it lies on the driver's disk; what tags need is put aside there too."""
     runtime: Runtime = SYSTEM
+    has_state: bool = True
+    """Whether it has operators with state; otherwise the logs of its batches are kept, for the files that it has read."""
     _last: float | None = None
     _batches: dict[str, int | None] = field(default_factory=dict)
     """By stamp of a tag's snapshot: the query's last batch in it, or None."""
@@ -124,7 +126,7 @@ class StateKeeper:
         return None
 
     def _keep(self, batch: int) -> None:
-        held = held_state(self.checkpoint, batch)
+        held = held_state(self.checkpoint, batch, has_state=self.has_state)
         if isinstance(held, str):
             _LOG.info("state of job '%s' after batch %d is not kept: %s", self.job, batch, held)
             return

@@ -33,6 +33,8 @@ class StateMirror:
     """Rooted at where the checkpoint would lie in the warehouse: each query has a folder of its own there."""
     job: str
     runtime: Runtime = SYSTEM
+    has_state: bool = True
+    """As of a `StateKeeper`."""
     _last: float | None = None
     _batch: int | None = None
 
@@ -64,7 +66,7 @@ class StateMirror:
             _LOG.warning("state of job '%s' could not be copied to %s: %s", self.job, self.copies.url, error)
 
     def _copy(self, batch: int) -> None:
-        held = held_state(self.checkpoint, batch)
+        held = held_state(self.checkpoint, batch, has_state=self.has_state)
         if isinstance(held, str):
             raise NotFoundError(held)
         offsets = [f"offsets/{one}" for one in (batch - 1, batch) if one >= 0]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
-from anabranch.jobs.source import STARTING_OFFSETS
+from anabranch.jobs.starts import reads_files_on
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
+from anabranch.jobs.state.checks import CHANGED, check_positions, check_same_operators, record_operators
 from anabranch.jobs.state.closing import closing_watermark, without_rows
-from anabranch.jobs.state.held import HeldState, held_state, newest_committed, newest_offsets, query_of
+from anabranch.jobs.state.file_logs import check_there, logs_of_files
+from anabranch.jobs.state.held import held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators
 from anabranch.jobs.state.origins import Since, origins
 from anabranch.jobs.state.point import Point
@@ -25,7 +27,7 @@ from anabranch.kernel.provenance.job_states import job_states
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.runtime import SYSTEM
-from anabranch.streaming.offsets import Offset, Position, is_offset
+from anabranch.streaming.offsets import Offset
 from anabranch.streaming.sink_identity import BegunState, begun_state, record_begun_state
 
 if TYPE_CHECKING:
@@ -36,10 +38,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_OPERATORS = "anabranch/operators"
-"""In a checkpoint: a file for each start with other operators, named by the first batch that it runs."""
-
-_CHANGED = "the operators with state, or what they are computed from, have changed"
 _STAYS = "rows up to there stay as the operators before made them"
 
 Remake = Callable[[Mapping[str, Mapping[str, str]]], "DataFrame"]
@@ -49,6 +47,8 @@ def settle(
     prepared: Prepared, rows: DataFrame, operators: Operators | None, remake: Remake, lake: Lake, *, run: Run
 ) -> Settled:
     """Give a streaming job the state that belongs to the point at which it begins, if it has operators with state.
+
+    Which files a job has read belongs to it too: Spark takes no position of a source of files but from a checkpoint.
 
     Args:
         prepared: the job.
@@ -64,10 +64,18 @@ def settle(
     assert checkpoint is not None, "a streaming job has one"
     state = begun_state(checkpoint.storage)
     is_new = not checkpoint.is_in_use
-    if operators is not None and is_new and prepared.point is not None:
+    if (operators is not None or reads_files_on(prepared.starts)) and is_new and prepared.point is not None:
         state = _Settling(prepared, prepared.point, operators, remake, lake, run, checkpoint).settle(rows)
+    elif is_new and reads_files_on(prepared.starts):
+        raise InvalidInputError(
+            f"job '{prepared.job.name}' reads files, and no commit of it says after which batch it is to begin",
+            hint="begin at another tag.",
+        )
+    elif is_new and run.makes_branch and any(one.kind == "files" for one in prepared.job.sources.values()):
+        for former in checkpoints_of(lake.url, prepared.job.name, lake.storage_options, run.checkpoints):
+            check_there(former.storage, lake.storage_options)
     if operators is not None:
-        _record_operators(checkpoint, operators)
+        record_operators(checkpoint, operators)
     return Settled(state, operators is not None)
 
 
@@ -85,7 +93,8 @@ class Settled:
 class _Settling:
     prepared: Prepared
     point: Point
-    operators: Operators
+    operators: Operators | None
+    """None if only the positions of files are needed."""
     remake: Remake
     lake: Lake
     run: Run
@@ -100,7 +109,7 @@ class _Settling:
         for way in ways:
             try:
                 state = way(former, rows)
-                if state.way == "rebuilt" and _CHANGED in obstacles:
+                if state.way == "rebuilt" and CHANGED in obstacles:
                     state = replace(state, reason=f"{state.reason}; {_STAYS}")
                 break
             except (NotFoundError, InvalidInputError, CorruptTableError) as error:
@@ -130,11 +139,18 @@ class _Settling:
     def _carried(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
         if former is None:
             raise NotFoundError("the checkpoint of the query that made the point is not there")
-        self._check_same_operators(former)
-        held = held_state(former.storage, self.point.batch)
+        has_state = self.operators is not None
+        if self.operators is not None:
+            check_same_operators(former, self.point.batch, self.operators)
+        held = held_state(former.storage, self.point.batch, has_state=has_state)
         if isinstance(held, str):
             return self._caught_up(former, held)
-        self._check_positions(held)
+        check_positions(held, self.prepared, self._moved)
+        if reads_files_on(self.prepared.starts):
+            text = held.offsets(held.batch)
+            assert text is not None, "its state was found with it"
+            read = logs_of_files(parse_batch_offsets(text))
+            check_there(former.storage, self.lake.storage_options, after=read)
         watermark = closing_watermark(former.storage, held, self.point, self.prepared.table.context)
         carry(held, self.checkpoint.storage, self._moved)
         if watermark is not None:
@@ -151,6 +167,10 @@ class _Settling:
 
         Raises `NotFoundError`, with `why`: there is none.
         """
+        if reads_files_on(self.prepared.starts):
+            raise NotFoundError(
+                why
+            )  # which files came between two batches is in the log of the later one only
         batch = newest_committed(former.storage)
         held = why if batch is None or batch >= self.point.batch else held_state(former.storage, batch)
         if isinstance(held, str):
@@ -169,7 +189,8 @@ class _Settling:
         )
 
     def _rebuilt(self, former: JobCheckpoint | None, rows: DataFrame) -> BegunState:
-        if self.operators.has_processing_time:
+        self._check_reread()
+        if self.operators is not None and self.operators.has_processing_time:
             raise InvalidInputError("the state depends on when rows are processed")
         watermark = self._watermark(former)
         begins = self._origins(former, self._since(rows, watermark))
@@ -185,7 +206,8 @@ class _Settling:
 
     def _since(self, rows: DataFrame, watermark: int) -> dict[str, Since]:
         """Return which rows of its tables may be in the state, as far as event times tell."""
-        reach = reach_of(rows) if self.operators.has_event_time and watermark > 0 else None
+        has_event_time = self.operators is not None and self.operators.has_event_time
+        reach = reach_of(rows) if has_event_time and watermark > 0 else None
         if reach is None:
             return {}
         line = watermark - reach.bound_millis
@@ -197,13 +219,20 @@ class _Settling:
         return found
 
     def _beginning(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
+        self._check_reread()
         begins = self._origins(former, {})
         wipe(self.checkpoint.storage)
         return self._state("beginning", 0, "output mode complete makes all rows again", begins)
 
     def _empty(self, obstacles: list[str]) -> BegunState:
         job = self.prepared.job.name
-        told = "; ".join(obstacles)
+        told = "; ".join(dict.fromkeys(obstacles))
+        if reads_files_on(self.prepared.starts):
+            raise InvalidInputError(
+                f"job '{job}' reads files, and cannot go on after those that it had read at the point: {obstacles[0]}",
+                hint="begin at a tag whose batch its checkpoint still has, or do it by hand: --by-hand. What arrives can be "
+                "written into a table first, which can be read again from any moment.",
+            )
         if job not in self.run.accept_empty_state:
             raise InvalidInputError(
                 f"job '{job}' keeps state ({self.operators}), and the state that belongs to the point where it begins can be "
@@ -224,18 +253,19 @@ class _Settling:
         return BegunState(way, first, reason, self.point.query, self.point.batch, starts or {})
 
     def _origins(self, former: JobCheckpoint | None, since: Mapping[str, Since]) -> dict[str, dict[str, str]]:
-        kinds = {name: source.kind for name, source in self.prepared.job.sources.items()}
-        others = [name for name, kind in kinds.items() if kind in ("files", "function")]
-        if others:
-            source = self.prepared.job.sources[others[0]]
-            raise InvalidInputError(f"source '{others[0]}' ({source}) cannot be read again up to a position")
         read = {
             name: self._context(name)
-            for name, kind in kinds.items()
-            if kind == "table" and name in self.prepared.starts
+            for name, source in self.prepared.job.sources.items()
+            if source.kind == "table" and name in self.prepared.starts
         }
         offsets = None if former is None else newest_offsets(former.storage)
         return origins(self.prepared, read, offsets, self._moved, since)
+
+    def _check_reread(self) -> None:
+        """Raise `InvalidInputError` if a source cannot be read a second time up to where it is at the point."""
+        for name, source in self.prepared.job.sources.items():
+            if source.kind in ("files", "function"):
+                raise InvalidInputError(f"source '{name}' ({source}) cannot be read again up to a position")
 
     def _context(self, name: str) -> TableContext:
         source = self.prepared.job.sources[name]
@@ -244,7 +274,7 @@ class _Settling:
         return self.lake.table(title).context
 
     def _watermark(self, former: JobCheckpoint | None) -> int:
-        if not self.operators.has_event_time:
+        if self.operators is None or not self.operators.has_event_time:
             return 0
         if self.point.watermark is not None:
             return self.point.watermark
@@ -261,38 +291,6 @@ class _Settling:
     def _moved(self, offset: Offset) -> Offset:
         return offset if self.run.moved is None else self.run.moved(offset)
 
-    def _check_same_operators(self, former: JobCheckpoint) -> None:
-        if self.operators.fingerprint is None:
-            raise InvalidInputError("it cannot be seen whether the operators with state are the same")
-        known = _recorded_operators(former, self.point.batch)
-        if not known:
-            raise InvalidInputError("it is not known by which operators the state was made")
-        if known != {self.operators.fingerprint}:
-            raise InvalidInputError(_CHANGED)
-
-    def _check_positions(self, held: HeldState) -> None:
-        """Raise `InvalidInputError` if the checkpoint's log says other positions than the commits of the table."""
-        text = held.offsets(self.point.batch)
-        assert text is not None, "its state was found with it"
-        log = [value for value in parse_batch_offsets(text).ends.values() if value is not None]
-        for name, options in self.prepared.starts.items():
-            if SCAN_START_OFFSET.key in options:
-                wanted = Offset.from_dict(json.loads(options[SCAN_START_OFFSET.key]))
-                same = self._is_at(log, wanted)
-            else:
-                same = _has_records_up_to(log, json.loads(options[STARTING_OFFSETS]))
-            if not same:
-                raise InvalidInputError(
-                    f"the checkpoint's log and the commits of '{self.prepared.sink}' differ in how far source '{name}' "
-                    "had been read"
-                )
-
-    def _is_at(self, log: Sequence[Any], wanted: Offset) -> bool:
-        """Whether a table had been read up to there, also inside a snapshot that was read in parts."""
-        found = [self._moved(Offset.from_dict(value)) for value in log if is_offset(value)]
-        places = {_place(one.position) for one in found if one.table_uuid == wanted.table_uuid}
-        return places == {_place(wanted.position)}
-
 
 def _after(begin: Mapping[str, str]) -> str:
     """Say where a source is read again from, for people."""
@@ -301,37 +299,3 @@ def _after(begin: Mapping[str, str]) -> str:
     if position is None or position.full or position.snapshot == 0:
         return ", read again from the beginning"
     return f", read again after snapshot {position.snapshot}"
-
-
-def _place(position: Position) -> tuple[int, int | None, bool, str | None]:
-    return position.snapshot, position.files, position.full, position.listing
-
-
-def _has_records_up_to(log: Sequence[Any], wanted: Mapping[str, Mapping[str, int]]) -> bool:
-    """Whether topics had been read up to there; partitions that the log does not have yet begin later."""
-    for value in log:
-        if isinstance(value, dict) and value.keys() == wanted.keys():
-            ends = {(topic, one): end for topic, found in value.items() for one, end in found.items()}
-            return bool(ends) and all(wanted[topic].get(one) == end for (topic, one), end in ends.items())
-    return False
-
-
-def _record_operators(checkpoint: JobCheckpoint, operators: Operators) -> None:
-    """Record the first batch whose state these operators make, to know later whether it can be carried."""
-    done = newest_committed(checkpoint.storage)
-    first = 0 if done is None else done + 1
-    known = _recorded_operators(checkpoint, first)
-    if known == {operators.fingerprint}:
-        return
-    value = {"kinds": list(operators.kinds), "fingerprint": operators.fingerprint}
-    checkpoint.storage.put(f"{_OPERATORS}/{first}.json", json.dumps(value).encode())
-
-
-def _recorded_operators(checkpoint: JobCheckpoint, batch: int) -> set[str | None]:
-    """Return the fingerprints of all operators that took part in the state after a batch."""
-    found: set[str | None] = set()
-    for info in checkpoint.storage.list(_OPERATORS):
-        name = info.path.rpartition("/")[2].removesuffix(".json")
-        if name.isdigit() and int(name) <= batch:
-            found.add(json.loads(checkpoint.storage.get(info.path)).get("fingerprint"))
-    return found
