@@ -8,12 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+import anabranch
 from anabranch.errors import JobTakenError, OptionError, StorageError, UnsupportedFeatureError
 from anabranch.jobs.board import KEPT_MILLIS, SILENCE_SECONDS, Board, JobRecord
+from anabranch.jobs.checkpoint import Beginning, default_checkpoint
+from anabranch.jobs.command import Run, Schedule, Spark, run
 from anabranch.jobs.lease import Wanted, take
 from anabranch.jobs.status import JobStatus, Process, State
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage
+from anabranch.storage.open import open_storage
 from tests.jobs.supervising import Story, Time, failing
 
 CLEAN = Wanted("clean", "clean", "db.orders")
@@ -350,3 +354,23 @@ def test_a_job_is_restarted_also_one_that_was_given_up():
     assert len(story.started) == 4
     assert story.started[0].stops == [True]
     assert story.states("a") == ["running", "failed", "running", "stopped"]
+
+
+@pytest.mark.parametrize("branch", [None, "fix"])
+def test_who_ran_it_on_main_holds_it_when_its_branch_has_become_main(tmp_path, branch):
+    """It goes on with the checkpoint of that branch, whose name another process would hold it by."""
+    lake = anabranch.connect(tmp_path)
+    table = lake.create_table("db.orders", "id BIGINT", data=[{"id": 1}])
+    table.create_tag("good")
+    table.create_branch("fix", "good")
+    fix = table.branch("fix")
+    fix.append([{"id": 2}])
+    begun = Beginning("clean", fix.table_uuid, fix.branch_uuid)
+    default_checkpoint(lake.url, "clean", "fix", {}).beginning(lambda: begun)
+    table.replace_main_branch("fix")
+    clean = anabranch.job("clean", sources={"raw": "db.raw"}, sink="db.orders")(lambda raw: raw)
+    with (
+        take(Board(open_storage(tmp_path)), [CLEAN]).beating(),
+        pytest.raises(JobTakenError, match="job 'clean' is run by process"),
+    ):
+        run(str(tmp_path), [clean], Run(branch), Schedule(), Spark(), on_status=print)

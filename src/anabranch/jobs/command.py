@@ -165,15 +165,18 @@ def _leases(
 def _wanted(job: Job, lake: Lake, how: Run) -> Wanted | None:
     """Return the name under which a job is held: that of its checkpoint, which may be of a branch that is main now."""
     try:
-        lake.table(job.sink)
+        main = lake.table(job.sink)
     except NotFoundError:
         return None
     key = job.name if how.is_on_main else f"{job.name}@{how.branch}"
     sink = job.sink if how.is_on_main else f"{job.sink}$branch_{how.branch}"
-    if how.checkpoint is None:
-        with suppress(NotFoundError):  # the branch is still to be created
-            key = goes_on_at(job, lake, how).location.rpartition("/")[2]
-    return Wanted(key, job.name, sink)
+    if how.checkpoint is not None:
+        return Wanted(key, job.name, sink)
+    with suppress(NotFoundError):  # the branch is still to be created
+        key = goes_on_at(job, lake, how).location.rpartition("/")[2]
+    is_of_main = how.is_on_main or how.branch == main.context.branch
+    # Who ran it on main when the branch became main holds it as that, and goes on with the same checkpoint.
+    return Wanted(key, job.name, sink, also=(job.name,) if is_of_main and key != job.name else ())
 
 
 def has_spark() -> bool:

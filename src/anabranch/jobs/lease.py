@@ -32,6 +32,8 @@ class Wanted:
     sink: str
     kind: str = "job"
     """What it is, for people."""
+    also: tuple[str, ...] = ()
+    """Other keys under which a process may run it: of main and of a branch, once that branch is main."""
 
     def __str__(self) -> str:
         return f"{self.kind} '{self.job}'"
@@ -193,6 +195,8 @@ def take(
     leases, asked = Leases(board), list[JobRecord]()
 
     def ended(one: Wanted) -> JobRecord | None:
+        for key in one.also:
+            _ended(board, replace(one, key=key), tell, patience_seconds if take_over else None, asked)
         return _ended(board, one, tell, patience_seconds if take_over else None, asked)
 
     try:
