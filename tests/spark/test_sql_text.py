@@ -59,6 +59,22 @@ def test_only_what_spark_does_not_know_is_replaced(before, after):
         ),
         ("SELECT * FROM TABLE(SESSION(TABLE t, DESCRIPTOR(c)))", "SESSION is not written"),
         ("SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), 10))", "no interval"),
+        (
+            "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(c), INTERVAL '0' DAY))",
+            "TUMBLE are to be above zero",
+        ),
+        (
+            "SELECT * FROM TABLE(SESSION(TABLE t, DESCRIPTOR(c), INTERVAL '-5' MINUTES))",
+            "SESSION are to be above",
+        ),
+        (
+            "SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(c), INTERVAL '7' MINUTES, INTERVAL '0.5' HOUR))",
+            "size of CUMULATE is no multiple of its step",
+        ),
+        (
+            "SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(c), INTERVAL '30' MINUTES, INTERVAL '10' MINUTES))",
+            "the step comes first|no multiple",
+        ),
     ],
 )
 def test_what_cannot_be_understood_is_said(statement, message):
@@ -110,3 +126,20 @@ def test_create_table_in_the_words_of_tables():
         assert create_table(other) is None
     with pytest.raises(anabranch.AnabranchError, match="'key' = 'value'"):
         create_table("CREATE TABLE t (a INT) WITH (bucket = 3)")
+
+
+@pytest.mark.parametrize(
+    ("step", "size"),
+    [
+        ("'1.5' SECONDS", "'1' MINUTE"),
+        ("'8' HOURS", "'1' DAY"),
+        ("500 MILLISECONDS", "'2' WEEKS"),
+        ("'1' MONTH", "'5' DAYS"),
+    ],
+)
+def test_windows_that_fit_are_rewritten(step, size):
+    """Of intervals that it does not know, such as months, Spark says what is wrong."""
+    made = rewritten(
+        f"SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(c), INTERVAL {step}, INTERVAL {size}))"
+    )
+    assert f"INTERVAL {step}" in made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
@@ -118,6 +119,15 @@ _WINDOW: Final = (
 )
 
 
+_UNITS: Final[dict[str, Fraction | int]] = {
+    "millisecond": Fraction(1, 1000),
+    "second": 1,
+    "minute": 60,
+    "hour": 3600,
+    "day": 86_400,
+    "week": 604_800,
+}
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?")
 _DURATIONS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
 """Number of intervals that each window function takes."""
 
@@ -142,6 +152,7 @@ def _window(statement: str, words: Sequence[Word], place: int) -> str | None:
         )
     # Spark has the size of a window before its slide.
     spelled = [_duration(kind, time) for time in reversed(times)]
+    _check_lengths(kind, [_seconds(time) for time in times])
     named = _text(statement, column[2:-1])
     if kind == "SESSION":
         source, keys = _partitioned(table)
@@ -191,6 +202,24 @@ def _duration(kind: str, words: Sequence[Word]) -> str:
         raise SqlError(f"the size of {kind} is no interval", hint="write INTERVAL '10' MINUTES.")
     number = words[1].value if words[1].kind == "text" else words[1].text
     return f"'{number} {words[2].text}'"
+
+
+def _seconds(words: Sequence[Word]) -> Fraction | None:
+    """Return the length of an interval; None if Spark is to say what it is."""
+    number = words[1].value if words[1].kind == "text" else words[1].text
+    unit = _UNITS.get(words[2].text.lower().removesuffix("s"))
+    return Fraction(number.strip()) * unit if unit is not None and _NUMBER.fullmatch(number.strip()) else None
+
+
+def _check_lengths(kind: str, lengths: Sequence[Fraction | None]) -> None:
+    """Raise `SqlError` for intervals that make no windows, or windows that do not hold all rows."""
+    if any(length is not None and length <= 0 for length in lengths):
+        raise SqlError(f"the intervals of {kind} are to be above zero", hint="write INTERVAL '10' MINUTES.")
+    if kind == "CUMULATE" and lengths[0] and lengths[1] and lengths[1] % lengths[0]:
+        raise SqlError(
+            "the size of CUMULATE is no multiple of its step",
+            hint="write CUMULATE(TABLE t, DESCRIPTOR(c), INTERVAL '10' MINUTES, INTERVAL '30' MINUTES): the step comes first.",
+        )
 
 
 def _text(statement: str, words: Sequence[Word]) -> str:
