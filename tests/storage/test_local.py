@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from anabranch.arrow import files as files_of_arrow
 from anabranch.errors import NotFoundError, StorageError, UnreadableFileError
 from anabranch.storage import files, open_storage
 from anabranch.storage.local import LocalStorage
@@ -376,6 +377,59 @@ def test_links_are_followed_by_name_and_never_by_sweeps(tmp_path):
     storage.delete_folder("d")
     assert (elsewhere / "kept").read_bytes() == b"x"
     assert list(storage.list_folders()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link look like somebody else's")
+@pytest.mark.parametrize("by", [0, 4321])
+def test_a_link_out_of_the_root_is_followed_if_root_or_this_user_made_it(tmp_path, by):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "secret").write_bytes(b"theirs")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "root").symlink_to("store")
+    os.chown(
+        tmp_path / "root", by, by, follow_symlinks=False
+    )  # what leads to the root is the administrator's choice
+    storage = LocalStorage(tmp_path / "root")
+    storage.put("d/own", b"own")
+    for name, target in (("d/file", elsewhere / "secret"), ("folder", elsewhere), ("inside", "d/own")):
+        (tmp_path / "store" / name).symlink_to(target)
+        os.chown(tmp_path / "store" / name, by, by, follow_symlinks=False)
+    assert storage.get("inside") == b"own", "which leads nowhere out"
+
+    def whole_input(path):
+        with storage.open_input(path) as file:
+            return file.read()
+
+    reads = {
+        "whole": storage.get,
+        "range": lambda path: storage.get_range(path, 0, 6),
+        "input": whole_input,
+        "native": lambda path: files_of_arrow.native_path(storage, path) and b"theirs",
+    }
+    writes = {
+        "put": lambda path: storage.put(path, b"x"),
+        "decide": lambda path: storage.put_if_absent(path, b"x"),
+        "output": lambda path: storage.open_output(path).__enter__(),
+        "move": lambda path: storage.move_many({"d/own": path}),
+    }
+    if by == 0:
+        assert (
+            {read("d/file") for read in reads.values()}
+            == {read("folder/secret") for read in reads.values()}
+            == {b"theirs"}
+        )
+        storage.put("folder/new", b"x")
+        assert (elsewhere / "new").read_bytes() == b"x"
+        return
+    for name, read in reads.items():
+        for path in ("d/file", "folder/secret"):
+            with pytest.raises(UnreadableFileError, match=r"out of .*, that user 4321 made"):
+                assert read(path) != b"theirs", name
+    for write in writes.values():
+        with pytest.raises(StorageError, match=r"out of "):
+            write("folder/new")
+    assert {file.name: file.read_bytes() for file in elsewhere.iterdir()} == {"secret": b"theirs"}
 
 
 def test_a_store_reopens_from_its_url_and_from_its_pickle(tmp_path):

@@ -1,6 +1,7 @@
 """Files that are there and cannot be opened at all: links in a circle, folders in their place, folders that cannot be listed."""
 
 import json
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -271,3 +272,31 @@ def test_a_table_that_is_moved_away_for_a_moment_is_not_said_to_be_damaged(
         assert "repair" not in told, (moment, told)
         if what == "history" and isinstance(found, dict):
             assert [row[0] for row in found["rows"]] == [row[0] for row in wanted["rows"]], moment
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link look like somebody else's")
+def test_a_link_that_somebody_planted_in_a_table_shows_no_rows_and_takes_no_writes(tmp_path):
+    lake = anabranch.connect(str(tmp_path / "w"))
+    for name in ("d.private", "d.shared"):
+        lake.create_table(name, "id BIGINT, p STRING", partition_by=["p"]).append(
+            rows(42).append_column("p", pa.array(["a"]))
+        )
+    theirs, shared = tmp_path / "w/d.db/private", tmp_path / "w/d.db/shared"
+    private = {file: file.read_bytes() for file in theirs.rglob("*") if file.is_file()}
+    (planted,) = (shared / "p=a").rglob("*.parquet")
+    (secret,) = (theirs / "p=a").rglob("*.parquet")
+    planted.unlink()
+    planted.symlink_to(secret)
+    (shared / "p=b").symlink_to(theirs / "p=a")
+    for link in (planted, shared / "p=b"):
+        os.chown(link, 4321, 4321, follow_symlinks=False)
+    with serving(tmp_path / "w") as server:
+        status, found = Client(server).get("rows", table="d.shared")
+        assert status == 500
+        assert "that user 4321 made: it is not followed" in found["message"]
+        assert found["hint"]
+        assert "42" not in found["message"].replace(str(tmp_path), "")
+    table = anabranch.connect(str(tmp_path / "w")).table("d.shared")
+    with pytest.raises(anabranch.StorageError, match="not followed"):
+        table.append(rows(7).append_column("p", pa.array(["b"])))
+    assert {file: file.read_bytes() for file in theirs.rglob("*") if file.is_file()} == private

@@ -26,9 +26,14 @@ _SMALL_GAP: Final = 256 << 10
 
 
 def native_path(storage: Storage, path: str) -> str | None:
-    """Return the object's path on this machine, if the store is local; readers then need no Python."""
-    locate = getattr(storage, "native_path", None)
+    """Return the object's path on this machine, if the store is local; readers then need no Python.
+
+    Raises `UnreadableFileError`: a link leads to it that is not followed.
+    """
+    locate, check = (getattr(storage, name, None) for name in ("native_path", "check_native"))
     found = locate(path) if callable(locate) else None
+    if found is not None and callable(check):
+        check(path)
     return found if isinstance(found, str) else None
 
 

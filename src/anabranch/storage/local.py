@@ -1,7 +1,8 @@
 """Objects as files in a folder of this machine, or of a network mount that keeps the rules of POSIX.
 
-Symbolic links: names are checked by their text, so no name leads out of the root, but a link that an
-administrator placed inside is followed when it is named, as every local program does. What works on
+Symbolic links: names are checked by their text, so no name leads out of the root, but a link inside that root or
+this user made is followed when it is named, as every local program does. One that somebody else made is not followed out of the
+root: `anabranch.storage.folders.check_links`. What works on
 whole folders (recursive listing, removal) never follows one: it shows or removes the link, not what
 lies behind it.
 """
@@ -25,7 +26,9 @@ from anabranch.storage import files, names
 from anabranch.storage.files import FileSink
 from anabranch.storage.folders import (
     ATTEMPTS,
+    check_links,
     check_rename,
+    check_way,
     entries_of,
     file_status,
     info_of,
@@ -100,7 +103,7 @@ class LocalStorage:
     def get(self, path: str) -> bytes:
         target = self._target(path)
         with translated("read", target):
-            data = read_whole(target)
+            data = read_whole(target, self._root)
         self._was_there = True
         return data
 
@@ -109,6 +112,7 @@ class LocalStorage:
         target = self._target(path)
         names.check_range(path, start, length)
         with translated("read", target), open(target, "rb", opener=open_regular) as file:
+            check_way(file.fileno(), target, self._root)
             size = os.fstat(file.fileno()).st_size
             self._was_there = True
             file.seek(min(start, size))
@@ -138,12 +142,21 @@ class LocalStorage:
         target = self._target(path)
         with translated("read", target):
             file = open(target, "rb", opener=open_regular)  # noqa: SIM115 - the caller closes it
+            try:
+                check_way(file.fileno(), target, self._root)
+            except BaseException:
+                file.close()
+                raise
         self._was_there = True
         return file
 
     def native_path(self, path: str) -> str:
         """Return the object's path on this machine, for libraries that read files by themselves."""
         return self._target(path)
+
+    def check_native(self, path: str) -> None:
+        """Raise `UnreadableFileError` for a link on the way to an object that `get` would not follow."""
+        check_links(self._target(path), self._root)
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Sink]:
@@ -316,6 +329,7 @@ class LocalStorage:
         with translated("write", target):
             for _ in range(ATTEMPTS):
                 try:
+                    check_links(folder, self._root)
                     self._folders.ensure(folder, within=self._root if self._was_there else None)
                     done = action()
                 except FileNotFoundError:
