@@ -9,7 +9,7 @@ import pytest
 from anabranch.cascade import run_cascade, run_correction
 from anabranch.errors import JobTakenError
 from anabranch.jobs.board import Board, JobRecord
-from anabranch.jobs.underway import FOLDER, underway
+from anabranch.jobs.underway import FOLDER, Correction, carried_out, underway
 from anabranch.lake import connect
 from anabranch.storage.open import open_storage
 from tests.cascade.correcting import plus
@@ -108,3 +108,19 @@ def test_what_another_one_has_published_while_this_one_waited_is_not_done_again(
     result = run_correction(lake, "db.orders", "good", RIGHT, runner=run, tell=tell)
     assert (len(others), result.group, result.is_published) == (1, None, True)
     assert len(lake.groups()) == 1
+
+
+@pytest.mark.parametrize("name", ["correct-db.orders-good", "another"])
+def test_who_holds_it_already_carries_it_out_by_the_same_record(tmp_path, name):
+    """A command holds it before it starts Spark. One that holds another correction takes this one besides."""
+    lake, held = spoilt(tmp_path / "wh", "correct"), []
+
+    def runner(job, lake, how):
+        held.append(sorted(one.what.name for one in underway(lake)))
+        return run(job, lake, how)
+
+    with carried_out(lake, Correction(name, "db.orders", "good", ("db.orders",)), print) as tell:
+        assert run_correction(lake, "db.orders", "good", RIGHT, runner=runner, tell=tell).group is not None
+        assert [one.what.name for one in underway(lake)] == [name], "until the command ends"
+    assert held[0] == sorted({name, "correct-db.orders-good"})
+    assert underway(lake) == []
