@@ -99,18 +99,14 @@ def _whole(text: str) -> int:
     return value
 
 
-def _natural(text: str) -> int:
-    value = _whole(text)
-    if value < 0:
-        raise ValueError(text)
-    return value
+def _at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = _whole(text)
+        if value < least:
+            raise ValueError(text)
+        return value
 
-
-def _positive(text: str) -> int:
-    value = _whole(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
+    return parse
 
 
 def _text(key: str, default: str | None, meaning: str) -> Option[str | None]:
@@ -147,11 +143,11 @@ def _spelled(key: str, default: str, pattern: str, meaning: str, kind: str) -> O
 
 
 def _count(key: str, default: int, meaning: str) -> Option[int]:
-    return Option(key, _positive, default, meaning, "whole number above 0")
+    return Option(key, _at_least(1), default, meaning, "whole number above 0")
 
 
 def _limit(key: str, meaning: str) -> Option[int | None]:
-    return Option(key, _positive, None, meaning, "whole number above 0")
+    return Option(key, _at_least(1), None, meaning, "whole number above 0")
 
 
 def _flag(key: str, default: bool, meaning: str) -> Option[bool]:
@@ -253,7 +249,7 @@ WRITE_BUFFER_SPILL_SIZE = _optional_size(
 )
 WRITERS_PER_TASK_WARN: Option[int | None] = Option(
     "sink.writers-per-task.warn",
-    _natural,
+    _at_least(0),
     None,
     "Warn when one writing task has to write about this many buckets: partitions x buckets / tasks; 0 for never. "
     "100 when absent, 50 if write-only.",
@@ -528,7 +524,7 @@ MIN_ROWS_PER_TRIGGER = _limit(
 )
 MAX_TRIGGER_DELAY: Option[int | None] = Option(
     "read.stream.maxTriggerDelayMs",
-    _natural,
+    _at_least(0),
     None,
     "How long after the last micro-batch the next one waits for read.stream.minRowsPerTrigger, in milliseconds.",
     "whole number",
@@ -590,7 +586,7 @@ OVERWRITE_PARTITION = _text(
 )
 OVERWRITE_IF_UNCHANGED_SINCE: Option[int | None] = Option(
     "overwrite.if-unchanged-since",
-    _natural,
+    _at_least(0),
     None,
     "Number of the snapshot that was read: mode('overwrite') fails if rows that it replaces were changed after it.",
     "whole number",

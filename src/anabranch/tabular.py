@@ -28,7 +28,7 @@ def as_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     shown = [[*row] for row in rows]
     table = Table(header_style=None, box=None, pad_edge=False)
     for place, column in enumerate(columns):
-        numeric = all(_is_number(row[place]) for row in shown)
+        numeric = all(is_number(row[place]) for row in shown)
         table.add_column(Text(column), justify="right" if numeric and shown else "left", overflow="fold")
     for row in shown:
         table.add_row(*(Text(_cell(value)) for value in row))
@@ -47,7 +47,8 @@ def as_html(title: str, about: Iterable[str], columns: Sequence[str], rows: Iter
     return f"<b>{html.escape(title)}</b><br>{lines}<table><tr>{head}</tr>{body}</table>"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value counts for a column of numbers: a number, or none."""
     return isinstance(value, int | float | None) and not isinstance(value, bool)
 
 

@@ -25,6 +25,7 @@ from rich.tree import Tree
 from anabranch.cli import state
 from anabranch.cli.pager import Paged
 from anabranch.long_work import progress
+from anabranch.tabular import is_number
 
 console = Console(soft_wrap=False)
 
@@ -103,7 +104,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, grouped
         return
     table = Table(header_style="bold", box=None, pad_edge=False)
     for i, (column, width) in enumerate(zip(columns, widths, strict=True)):
-        numeric = all(_is_number(row[i]) for row in shown)
+        numeric = all(is_number(row[i]) for row in shown)
         justify: Literal["right", "left"] = "right" if numeric and shown else "left"
         table.add_column(_text(column), justify=justify, overflow="fold", width=width)
     for row in shown:
@@ -153,7 +154,7 @@ def _print_lines(
     header: Sequence[str] | None, rows: Sequence[Sequence[Any]], widths: list[int], *, grouped: bool
 ) -> None:
     cells = [[_text(value, grouped=grouped).plain for value in row] for row in rows]
-    right = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(widths))]
+    right = [all(is_number(row[i]) for row in rows) and bool(rows) for i in range(len(widths))]
     for i in range(len(widths)):
         widths[i] = max([widths[i], *(cell_len(line[i]) for line in cells)])
     if header is not None:
@@ -164,10 +165,6 @@ def _print_lines(
             for cell, width, to_right in zip(line, widths, right, strict=True)
         ]
         _print("  ".join(padded).rstrip() if len(padded) > 1 or not right[0] else padded[0])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | None) and not isinstance(value, bool)
 
 
 def show_pairs(pairs: Iterable[tuple[str, Any]], *, grouped: bool = True) -> None:

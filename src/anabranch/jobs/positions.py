@@ -18,7 +18,7 @@ from anabranch.jobs.job import Job
 from anabranch.jobs.state.point import Point
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance.past import overwritten, rolled_back_to
-from anabranch.lineage.model import Input, LineageEntry, TableInput, lineage_of
+from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none
 from anabranch.lineage.trace import Positions, SourcePosition
 from anabranch.streaming.offsets import Offset
 
@@ -78,7 +78,7 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
     programs: list[tuple[Snapshot, LineageEntry]] = []
     for snapshot in content_of(main, moment):
         is_complete = is_complete or snapshot.id == 1
-        entry = _entry(snapshot)
+        entry = entry_or_none(snapshot)
         if entry is None or entry.is_of_no_job:
             continue
         if entry.job != job:
@@ -210,7 +210,7 @@ def check_goes_on(main: TableContext, moment: Snapshot, job: Job) -> None:
     for snapshot in content_of(main, moment):
         if snapshot.total_record_count == 0:
             return  # nothing is there for rows to stand beside
-        entry = _entry(snapshot)
+        entry = entry_or_none(snapshot)
         if entry is None or entry.job != job.name or snapshot.commit_kind is CommitKind.COMPACT:
             continue
         if _is_made_anew(snapshot, entry):
@@ -246,7 +246,7 @@ def _read_later(main: TableContext, moment: Snapshot, job: str, query: str | Non
     """Yield what the query read after the moment, oldest first."""
     number = moment.id + 1
     while (snapshot := main.snapshots.find(number)) is not None:
-        entry = _entry(snapshot)
+        entry = entry_or_none(snapshot)
         if entry is not None and entry.job == job and entry.engine.query == query:
             yield from entry.streams
         number += 1
@@ -266,13 +266,6 @@ def _with_new_partitions(offsets: Any, others: Any) -> Any:
     """Return offsets by topic and partition, adding partitions that are only in the others."""
     topics = {**(others or {}), **(offsets or {})}
     return {topic: {**(others or {}).get(topic, {}), **(offsets or {}).get(topic, {})} for topic in topics}
-
-
-def _entry(snapshot: Snapshot) -> LineageEntry | None:
-    try:
-        return lineage_of(snapshot.properties, where=f"snapshot {snapshot.id}")
-    except CorruptTableError:
-        return None
 
 
 def _check_complete(entry: LineageEntry, snapshot: Snapshot, main: TableContext) -> None:

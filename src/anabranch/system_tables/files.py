@@ -171,7 +171,7 @@ def _live_in_parts(view: View, columns: Sequence[str]) -> Iterator[pl.DataFrame]
     """
     manifests = view.context.manifests
     metas = [] if view.snapshot is None else [*manifests.of_snapshot(view.snapshot)]
-    if sum(map(_entries_of, metas)) <= _PART:
+    if sum(meta.num_entries for meta in metas) <= _PART:
         yield _live(view, columns)
         return
     live: np.ndarray | None = None
@@ -181,18 +181,14 @@ def _live_in_parts(view: View, columns: Sequence[str]) -> Iterator[pl.DataFrame]
     start, first = 0, 0
     while first < len(metas):
         last, count = first, 0
-        while last < len(metas) and (not count or count + _entries_of(metas[last]) <= _PART):
-            count += _entries_of(metas[last])
+        while last < len(metas) and (not count or count + metas[last].num_entries <= _PART):
+            count += metas[last].num_entries
             last += 1
         frame = manifests.entries(metas[first:last], only=tuple(columns), keep=False).df
         if live is not None:
             frame = frame[live[(live >= start) & (live < start + count)] - start]
         yield frame
         start, first = start + count, last
-
-
-def _entries_of(meta: ManifestFileMeta) -> int:
-    return meta.num_added_files + meta.num_deleted_files
 
 
 def _partition_texts(partitions: pl.Series, view: View) -> pl.Series:

@@ -95,3 +95,7 @@ class ManifestFileMeta:
     min_level: int | None = None
     max_level: int | None = None
     extra_files: tuple[str, ...] = ()
+
+    @property
+    def num_entries(self) -> int:
+        return self.num_added_files + self.num_deleted_files

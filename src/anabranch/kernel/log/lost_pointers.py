@@ -43,6 +43,7 @@ from anabranch.kernel.log.main_pointer import (
     find_pointer,
     find_seal,
     newest_pointer,
+    pointer_path,
     seal_of,
 )
 from anabranch.kernel.log.parallel import reading
@@ -93,14 +94,14 @@ def lost_decisions(context: TableContext) -> list[LostDecision]:
         if number in copied:
             proof = copy_path(context, number)
         elif number in released:
-            proof = _path(context, RELEASE_PREFIX, number)
+            proof = pointer_path(context, RELEASE_PREFIX, number)
         elif number < newest:
-            proof = _path(context, MAIN_PREFIX, newest)
+            proof = pointer_path(context, MAIN_PREFIX, newest)
         elif number == hinted:
             proof = context.layout.branches_file_path(HINT_FILE)
         else:
             continue
-        path = _path(context, MAIN_PREFIX, number)
+        path = pointer_path(context, MAIN_PREFIX, number)
         if not context.storage.exists(path):
             found.append(LostDecision(number, proof, path))
     return found
@@ -121,7 +122,7 @@ def check_sealed(context: TableContext, generation: int) -> None:
     # Read first: a record that is there and cannot be read decides as well.
     if find_pointer(context, generation) is None and find_seal(context, generation) is None:
         # It is announced before main is sealed, and the announcement stays.
-        path = _path(context, MAIN_PREFIX, generation)
+        path = pointer_path(context, MAIN_PREFIX, generation)
         raise _refusal(context, LostDecision(generation, "the last snapshot, which is a seal,", path))
 
 
@@ -156,7 +157,7 @@ def _hinted(context: TableContext, newest: int) -> int | None:
     try:
         seal = find_seal(context, newest)
         name, written = context.storage.get(path), context.storage.info(path).modified_millis
-        begun = context.storage.info(_path(context, SEAL_PREFIX, newest)).modified_millis
+        begun = context.storage.info(pointer_path(context, SEAL_PREFIX, newest)).modified_millis
     except (NotFoundError, CorruptTableError, UnsupportedFeatureError):
         return None
     if seal is None or written < begun or name != (seal.target.name or "main").encode():
@@ -184,10 +185,6 @@ def _names(context: TableContext, folder: str = BRANCH_FOLDER) -> list[str]:
 
 def _numbered(names: Iterable[str], prefix: str) -> set[int]:
     return {number for name in names if (number := numbered_id(name, prefix)) is not None}
-
-
-def _path(context: TableContext, prefix: str, generation: int) -> str:
-    return context.layout.branches_file_path(f"{prefix}{generation}")
 
 
 _MAIN_POINTER = "MAIN-BRANCH"

@@ -43,7 +43,7 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
         fresh: whether to ask the store instead of the cache: the table may have been replaced by a
             backup.
     """
-    key = (context.table_uuid, context.storage.url, _path(context, MAIN_PREFIX, generation))
+    key = (context.table_uuid, context.storage.url, pointer_path(context, MAIN_PREFIX, generation))
     known: MainPointer | None = None if fresh else context.cache.get(key)
     if known is not None:
         return known
@@ -81,14 +81,14 @@ def copy_path(context: TableContext, generation: int) -> str:
 
 def proposed_pointer(context: TableContext, generation: int) -> MainPointer | None:
     """Return ``MAIN-<g>`` as stored; in a group it may still be undecided. Raises `CorruptTableError`."""
-    path = _path(context, MAIN_PREFIX, generation)
+    path = pointer_path(context, MAIN_PREFIX, generation)
     return MainPointer.find(context.storage, path, generation=generation)
 
 
 def is_ever_replaced(context: TableContext) -> bool:
     """Whether there is a record of a first replacement, decided or not, or a folder in its place; without, main never moved."""
     try:
-        context.storage.info(_path(context, MAIN_PREFIX, 1))
+        context.storage.info(pointer_path(context, MAIN_PREFIX, 1))
     except NotFoundError as error:
         return error.is_folder
     return True
@@ -137,12 +137,12 @@ def _last_in_row(context: TableContext, known: int) -> int:
     last = known
     for number in [number for number in numbers(context, MAIN_PREFIX) if number > known]:
         for expected in range(last + 1, number):
-            if context.storage.exists(_path(context, MAIN_PREFIX, expected)):
+            if context.storage.exists(pointer_path(context, MAIN_PREFIX, expected)):
                 return _last_in_row(context, known)  # it was put while we listed
-            if not context.storage.exists(_path(context, SEAL_PREFIX, expected)):
+            if not context.storage.exists(pointer_path(context, SEAL_PREFIX, expected)):
                 raise CorruptTableError(
                     f"there is no {MAIN_PREFIX}{expected}, and without it replacement {number} cannot have been made",
-                    path=_path(context, MAIN_PREFIX, number),
+                    path=pointer_path(context, MAIN_PREFIX, number),
                     hint="move this file out of the folder: it did not come about by replacing main.",
                 )
         last = number
@@ -160,7 +160,9 @@ def replacements(context: TableContext) -> list[MainPointer]:
 
 def put_pointer(context: TableContext, pointer: MainPointer) -> bool:
     """Store a decision, or a proposal within a group; False if the number is taken. Raises `StorageError`."""
-    return context.storage.put_if_absent(_path(context, MAIN_PREFIX, pointer.generation), pointer.to_json())
+    return context.storage.put_if_absent(
+        pointer_path(context, MAIN_PREFIX, pointer.generation), pointer.to_json()
+    )
 
 
 def main_before(context: TableContext, generation: int) -> BranchRef:
@@ -171,12 +173,12 @@ def main_before(context: TableContext, generation: int) -> BranchRef:
 
 def find_seal(context: TableContext, generation: int) -> Seal | None:
     """``SEAL-<g>``, or None. Raises `CorruptTableError`."""
-    return Seal.find(context.storage, _path(context, SEAL_PREFIX, generation))
+    return Seal.find(context.storage, pointer_path(context, SEAL_PREFIX, generation))
 
 
 def put_seal(context: TableContext, generation: int, seal: Seal) -> bool:
     """Announce a replacement; False if another one took that number."""
-    return context.storage.put_if_absent(_path(context, SEAL_PREFIX, generation), seal.to_json())
+    return context.storage.put_if_absent(pointer_path(context, SEAL_PREFIX, generation), seal.to_json())
 
 
 def seal_of(snapshot: Snapshot) -> int | None:
@@ -187,12 +189,12 @@ def seal_of(snapshot: Snapshot) -> int | None:
 
 def find_release(context: TableContext, generation: int) -> Release | None:
     """Return ``RELEASE-<g>``, or None while it is undecided. Raises `CorruptTableError`."""
-    return Release.find(context.storage, _path(context, RELEASE_PREFIX, generation))
+    return Release.find(context.storage, pointer_path(context, RELEASE_PREFIX, generation))
 
 
 def put_release(context: TableContext, generation: int, release: Release) -> bool:
     """Decide whether a replaced main is dropped or kept; False if that was decided otherwise."""
-    return context.storage.put_if_absent(_path(context, RELEASE_PREFIX, generation), release.to_json())
+    return context.storage.put_if_absent(pointer_path(context, RELEASE_PREFIX, generation), release.to_json())
 
 
 def numbers(context: TableContext, prefix: str) -> list[int]:
@@ -201,5 +203,6 @@ def numbers(context: TableContext, prefix: str) -> list[int]:
     return sorted(number for name in names if (number := numbered_id(name, prefix)) is not None)
 
 
-def _path(context: TableContext, prefix: str, generation: int) -> str:
+def pointer_path(context: TableContext, prefix: str, generation: int) -> str:
+    """Return the path of a decision, seal or release."""
     return context.layout.branches_file_path(f"{prefix}{generation}")

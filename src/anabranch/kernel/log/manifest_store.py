@@ -120,7 +120,7 @@ class ManifestStore:
             keep: whether to cache what is not cached yet.
         """
         columns = tuple(COLUMNS) if only is None else only
-        expected = {meta.file_name: _entries_of(meta) for meta in metas}
+        expected = {meta.file_name: meta.num_entries for meta in metas}
         small = [name for name, count in expected.items() if count < _MANY]
         together, counts = self._decoded_together(small, expected, columns, keep=keep)
         frames: dict[str, EntryFrame] = {}
@@ -155,7 +155,7 @@ class ManifestStore:
             for metas in part:
                 if isinstance(metas, CorruptTableError):
                     raise metas
-                count = sum(map(_entries_of, metas))
+                count = sum(meta.num_entries for meta in metas)
                 yield (
                     self.entries(metas, only=only, keep=keep)
                     if together is None
@@ -204,7 +204,7 @@ class ManifestStore:
 
     def fetch(self, metas: Sequence[ManifestFileMeta]) -> None:
         """Prefetch manifests into the cache in parallel; large ones are skipped."""
-        self._raw_all([meta.file_name for meta in metas if _entries_of(meta) < _MANY], keep=True)
+        self._raw_all([meta.file_name for meta in metas if meta.num_entries < _MANY], keep=True)
 
     def raw(self, name: str, *, keep: bool = True) -> bytes:
         """Return the bytes of a manifest."""
@@ -244,10 +244,6 @@ class ManifestStore:
             ) from error
 
 
-def _entries_of(meta: ManifestFileMeta) -> int:
-    return meta.num_added_files + meta.num_deleted_files
-
-
 def _parted(
     lists: Iterable[tuple[ManifestFileMeta, ...] | CorruptTableError], at_once: int
 ) -> Iterator[list[tuple[ManifestFileMeta, ...] | CorruptTableError]]:
@@ -257,7 +253,7 @@ def _parted(
     entries = 0
     for metas in lists:
         part.append(metas)
-        entries += 0 if isinstance(metas, CorruptTableError) else sum(map(_entries_of, metas))
+        entries += 0 if isinstance(metas, CorruptTableError) else sum(meta.num_entries for meta in metas)
         if len(part) >= most or entries >= _ENTRIES_AT_ONCE:
             yield part
             part, entries, most = [], 0, at_once
@@ -271,8 +267,8 @@ def _check_counts(metas: Sequence[ManifestFileMeta], found: Mapping[str, int]) -
     Also checks cached manifests, since two lists may name one manifest. Raises `CorruptTableError`.
     """
     for meta in metas:
-        if found[meta.file_name] != _entries_of(meta):
+        if found[meta.file_name] != meta.num_entries:
             raise CorruptTableError(
-                f"has {found[meta.file_name]} entries, its manifest list says {_entries_of(meta)}",
+                f"has {found[meta.file_name]} entries, its manifest list says {meta.num_entries}",
                 path=Layout().manifest_path(meta.file_name),
             )
