@@ -2,6 +2,8 @@
 
 import tracemalloc
 from collections import Counter
+from itertools import pairwise
+from random import Random
 
 import numpy as np
 import polars as pl
@@ -133,19 +135,7 @@ def test_a_plan_with_a_limit_reads_as_many_manifests_as_it_needs():
 
 def test_who_goes_through_a_plan_holds_the_files_of_one_split():
     count = 20_000
-    files = pl.DataFrame(
-        {
-            "folder": [0] * count,
-            "partition": [b""] * count,
-            "bucket": [0] * count,
-            "file_name": [f"data-{number:040}.parquet" for number in range(count)],
-            "file_size": [1] * count,
-            "row_count": [1] * count,
-            "schema_id": [0] * count,
-        },
-        schema=EMPTY_FILES.schema,
-    )
-    splits = Plan(None, files, ("",), np.arange(0, count, 32)).splits
+    splits = Plan(None, planned_files(range(count)), ("",), np.arange(0, count, 32)).splits
     tracemalloc.start()
     try:
         assert sum(len(split.files) for split in splits) == count
@@ -153,3 +143,34 @@ def test_who_goes_through_a_plan_holds_the_files_of_one_split():
     finally:
         tracemalloc.stop()
     assert peak < 40 * count
+
+
+def planned_files(numbers):
+    count = len(numbers)
+    return pl.DataFrame(
+        {
+            "folder": [0] * count,
+            "partition": [b""] * count,
+            "bucket": [0] * count,
+            "file_name": [f"data-{number:040}.parquet" for number in numbers],
+            "file_size": [1] * count,
+            "row_count": [1] * count,
+            "schema_id": [0] * count,
+        },
+        schema=EMPTY_FILES.schema,
+    )
+
+
+def test_splits_of_a_plan_begin_and_end_anywhere_in_the_manifests_that_it_was_read_from():
+    """A plan has a chunk for each large manifest, whose memory it shares with the cache."""
+    random = Random(5)
+    for _ in range(40):
+        count = random.randint(1, 60)
+        ends = sorted({*(random.randint(1, count) for _ in range(random.randint(0, 9))), count})
+        bounds = list(pairwise([0, *ends]))
+        files = pl.concat([planned_files(range(*bound)) for bound in bounds], rechunk=False)
+        assert files.n_chunks() == len(bounds)
+        starts = sorted({0, *(random.randint(0, count - 1) for _ in range(random.randint(0, 9)))})
+        plan = Plan(None, files, ("",), np.array(starts))
+        found = [[int(file.path[-48:-8]) for file in split.files] for split in plan.splits]
+        assert found == [[*range(*bound)] for bound in pairwise([*starts, count])]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 import polars as pl
@@ -104,11 +107,31 @@ class Plan(Shown):
 
     def _split_files(self, folder: int, bucket: int, start: int, end: int) -> tuple[SplitFile, ...]:
         path = Layout().bucket_path(self.folders[folder], bucket)
-        part = self.files.select("file_name", "file_size", "row_count", "schema_id")[start:end]
         return tuple(
             SplitFile(f"{path}/{name}", size, rows, schema_id, file_format_of(name))
-            for name, size, rows, schema_id in part.iter_rows()
+            for name, size, rows, schema_id in self._rows(start, end)
         )
+
+    def _rows(self, start: int, end: int) -> Iterator[tuple[str, int, int, int]]:
+        """Name, size, rows and schema of some files."""
+        starts, chunks = self._chunks
+        at = bisect_right(starts, start) - 1
+        while start < end:
+            part = chunks[at][start - starts[at] : end - starts[at]]
+            yield from part.iter_rows()
+            start, at = start + part.height, at + 1
+
+    @lazy
+    def _chunks(self) -> tuple[list[int], list[pl.DataFrame]]:
+        """The files in frames of one chunk each, and the row at which each begins.
+
+        A plan of many manifests has as many chunks, in the memory of the cache. To slice the whole for each split would
+        take time for each of them.
+        """
+        columns = self.files.select("file_name", "file_size", "row_count", "schema_id")
+        lengths = [length for length in columns["file_name"].chunk_lengths() if length]
+        starts = [*accumulate(lengths, initial=0)][:-1]
+        return starts, [columns[start : start + n] for start, n in zip(starts, lengths, strict=True)]
 
     def restricted_to(self, files: pl.DataFrame) -> Plan:
         """Keep only these files, given by partition, bucket and name; splits keep their bounds."""
