@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.lineage.model import SourceInput
 from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between
-from anabranch.spark.lineage.stream_sources import common_folder, describe, source_names
+from anabranch.spark.lineage.checkpoint import common_folder, describe, source_names
 from anabranch.storage.open import open_storage
 from tests.support.faults import FaultyStorage, fail
 

@@ -26,8 +26,7 @@ from anabranch.errors import (
 )
 from anabranch.frames.forms import needed
 from anabranch.scan.metadata import METADATA
-from anabranch.system_tables import lake_table_of
-from anabranch.system_tables.dotted import undotted
+from anabranch.system_tables import lake_table_of, undotted
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

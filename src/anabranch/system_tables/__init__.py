@@ -31,6 +31,7 @@ __all__ = [
     "select",
     "select_parts",
     "system_table",
+    "undotted",
 ]
 
 SYSTEM_TABLES: dict[str, SystemTable] = {
@@ -41,6 +42,13 @@ SYSTEM_TABLES: dict[str, SystemTable] = {
     )
 }
 """The system tables that every table has, by name."""
+
+
+def undotted(parts: Sequence[str]) -> tuple[str, str] | None:
+    """Return database and ``t$snapshots`` for ``db.t.snapshots``, as users of Iceberg write it; None for any other name."""
+    if len(parts) != 3 or parts[2].lower() not in SYSTEM_TABLES:
+        return None
+    return parts[0], f"{parts[1]}${parts[2].lower()}"
 
 
 def system_table(name: str) -> SystemTable:

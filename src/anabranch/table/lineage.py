@@ -15,11 +15,11 @@ from anabranch.kernel.log.moment import Moment
 from anabranch.kernel.log.ref_log import find_tag
 from anabranch.kernel.refs.moments import resolve
 from anabranch.lineage.commit import CommitRef
+from anabranch.lineage.content import Contents
 from anabranch.lineage.memory import MemoryStore
 from anabranch.lineage.questions.asked import AskedCommits, commits, contained, whole
 from anabranch.lineage.questions.downstream import downstream, impact
 from anabranch.lineage.questions.positions import positions
-from anabranch.lineage.questions.producer import producer
 from anabranch.lineage.questions.upstream import upstream
 from anabranch.lineage.store import CommitStore, Known, LineageSource, healing
 from anabranch.lineage.trace import Positions, Producer, Trace
@@ -184,3 +184,22 @@ class _OnlyTable:
     @contextmanager
     def reading(self) -> Iterator[Known]:
         yield Known(MemoryStore.of_tables([self._context]))
+
+
+def producer(store: CommitStore, ref: CommitRef) -> Producer:
+    """Return the producer of a snapshot. Raises `NotFoundError` if lineage does not know it.
+
+    Args:
+        store: where commits are known.
+        ref: the branch, and an id that the snapshot has on it.
+    """
+    own = Contents(store).own(ref)
+    commit, line = store.commit(own), store.line(own.branch_uuid)
+    title = own.branch_uuid if line is None else line.title
+    if commit is None:
+        raise NotFoundError(
+            f"lineage knows no snapshot {own.snapshot} of '{title}': the newest is {store.newest(own.branch_uuid)}"
+        )
+    unread = () if commit.unread is None else (commit.unread,)
+    said = () if commit.entry is None else commit.entry.problems
+    return Producer(title, own.snapshot, commit.time_millis, commit.kind, commit.entry, (*unread, *said))

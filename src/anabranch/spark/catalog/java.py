@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError, InvalidNameError
 from anabranch.spark.jvm.proxy import Jvm, java_error
-from anabranch.system_tables.dotted import undotted
+from anabranch.system_tables import undotted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -9,10 +9,14 @@ We add one folder of our own, ``anabranch/`` (`anabranch.streaming.sink_identity
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
-from anabranch.errors import NotFoundError, OptionError, UnsupportedFeatureError
+from anabranch.errors import AnabranchError, NotFoundError, OptionError, UnsupportedFeatureError
 from anabranch.lineage.spark_offsets import BatchOffsets, parse_batch_offsets
 from anabranch.spark.context.options import CHECKPOINT
 from anabranch.spark.context.tables import absolute
@@ -64,3 +68,102 @@ class Checkpoint:
     def batch_offsets(self, batch: int) -> BatchOffsets:
         """Return the offsets that a batch reads. Raises `NotFoundError`, `InvalidInputError`, `StorageError`."""
         return parse_batch_offsets(self.storage.get(f"offsets/{batch}").decode())
+
+
+# Names of the sources of a streaming query. Its offset log only numbers them.
+#
+# Kept in the query's checkpoint, in ``anabranch/``, so that a source is called the same in all its batches:
+#
+# * ``source-folders.json``: folders of files, from Spark's own log of the files that a batch has read,
+#   ``sources/<source>/<batch>``. It is there before the first batch is committed.
+# * ``source-descriptions.json``: what Spark calls the other sources, put there by the process that started the query
+#   when the first batch is done; until then, and where that process is elsewhere, they are only numbered.
+
+_LOG = logging.getLogger(__name__)
+_FOLDERS: Final = "anabranch/source-folders.json"
+_DESCRIPTIONS: Final = "anabranch/source-descriptions.json"
+_LONGEST: Final = 200
+
+
+def source_names(checkpoint: Storage, folders: Iterable[str], others: Iterable[str]) -> dict[str, str]:
+    """Return the names of the sources, as far as they are known. Never raises.
+
+    Args:
+        checkpoint: rooted at the checkpoint's folder.
+        folders: numbers of the sources that read files.
+        others: numbers of those of which nothing is known.
+    """
+    found: dict[str, str] = {}
+    try:
+        wanted = list(folders)
+        if wanted:
+            found |= _folders(checkpoint, wanted)
+        if any(True for _ in others):
+            found |= {k: v for k, v in _kept(checkpoint, _DESCRIPTIONS).items() if k not in found}
+    except (AnabranchError, ValueError) as error:
+        _LOG.debug("the names of the sources cannot be found: %s", error)
+    return found
+
+
+def describe(checkpoint: Storage, descriptions: Sequence[str]) -> None:
+    """Store Spark's descriptions of a query's sources, in their order. Raises `StorageError`."""
+    names = {str(number): text[:_LONGEST] for number, text in enumerate(descriptions)}
+    checkpoint.put_if_absent(_DESCRIPTIONS, json.dumps(names).encode())
+
+
+def _folders(checkpoint: Storage, sources: Sequence[str]) -> dict[str, str]:
+    known = _kept(checkpoint, _FOLDERS)
+    new = {
+        source: folder
+        for source in sources
+        if source not in known and (folder := _folder(checkpoint, source)) is not None
+    }
+    if new:
+        known |= new
+        checkpoint.put(_FOLDERS, json.dumps(known).encode(), durable=False)
+    return {source: known[source] for source in sources if source in known}
+
+
+def _kept(checkpoint: Storage, path: str) -> dict[str, str]:
+    try:
+        value: Any = json.loads(checkpoint.get(path))
+    except NotFoundError:
+        return {}
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def _folder(checkpoint: Storage, source: str) -> str | None:
+    """Return the folder of the files that a source read first."""
+    logs = [info.path for info in checkpoint.list(f"sources/{source}")]
+    numbered = [(int(name.removesuffix(".compact")), path) for path in logs
+                if (name := path.rpartition("/")[2]).removesuffix(".compact").isdigit()]  # fmt: skip
+    if not numbered:
+        return None
+    lines = checkpoint.get(min(numbered)[1]).decode().split("\n")[1:]
+    return common_folder([json.loads(line)["path"] for line in lines if line.strip()])
+
+
+def common_folder(paths: Sequence[str]) -> str | None:
+    """Return the deepest common folder of files, without partition folders: ``file:/data/in``; None if there is none.
+
+    Args:
+        paths: URLs of the files.
+    """
+    parts = [urlsplit(path) for path in paths]
+    if not parts or len({(part.scheme, part.netloc) for part in parts}) > 1:
+        return None
+    folders = [[*takewhile(_is_no_partition, unquote(part.path).split("/")[:-1])] for part in parts]
+    shared = [
+        level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    ]
+    place = f"//{parts[0].netloc}" if parts[0].netloc else ""
+    return f"{parts[0].scheme}:{place}{'/'.join(shared)}" if len(shared) > 1 else None
+
+
+def _is_no_partition(folder: str) -> bool:
+    return "=" not in folder
+
+
+def described(progress: Any) -> list[str]:
+    """Return Spark's descriptions of a query's sources in order; `progress` may be None."""
+    return [] if progress is None else [str(source.description) for source in progress.sources]

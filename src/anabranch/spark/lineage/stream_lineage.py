@@ -12,9 +12,8 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.lineage.joining import joined, spanning
 from anabranch.lineage.model import Engine, Input, LineageEntry, TableInput, input_of
 from anabranch.lineage.spark_offsets import BatchOffsets, began_at, inputs_between, sources_of_kind
-from anabranch.spark.lineage.checkpoint import Checkpoint
+from anabranch.spark.lineage.checkpoint import Checkpoint, source_names
 from anabranch.spark.lineage.lookups import Lookups
-from anabranch.spark.lineage.stream_sources import source_names
 from anabranch.streaming.offsets import Offset, is_offset
 
 _LOG = logging.getLogger(__name__)

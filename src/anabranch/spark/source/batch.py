@@ -36,7 +36,7 @@ from anabranch.options import (
 )
 from anabranch.spark.context.options import refuse_moment
 from anabranch.spark.context.tables import SnapshotView
-from anabranch.spark.lineage.portable_lineage import PortableOrigin, Where, here
+from anabranch.spark.lineage.job_marks import PortableOrigin, Where, here
 from anabranch.spark.rows.row_reader import snapshot_rows
 from anabranch.spark.rows.row_writer import RowWriter
 from anabranch.spark.source.clustering import last_load

@@ -11,7 +11,7 @@ from anabranch.errors import InvalidNameError, NotFoundError, SqlError
 from anabranch.format.records.layout import Layout
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import SYSTEM_DATABASE
-from anabranch.system_tables.dotted import undotted
+from anabranch.system_tables import undotted
 
 
 @dataclass

@@ -26,7 +26,7 @@ from weakref import WeakSet
 
 from anabranch.spark.context.notices import BoundReached, Notice, make_folder, take
 from anabranch.spark.context.running import is_running
-from anabranch.spark.lineage.stream_sources import describe, described
+from anabranch.spark.lineage.checkpoint import describe, described
 from anabranch.spark.streams.bounded import Ends
 from anabranch.spark.tasks.compactor import Compactor
 
