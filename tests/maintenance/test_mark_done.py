@@ -2,11 +2,14 @@
 
 import datetime as dt
 import json
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 import anabranch
 from anabranch.cli.main import run
+from tests.support.faults import FaultyStorage, lose_answer, no_space
 
 
 @pytest.fixture
@@ -79,6 +82,20 @@ def test_a_partition_that_expires_loses_its_mark(table, tmp_path):
     assert [folder.rpartition("/")[2] for folder in marks(tmp_path)] == ["kind=a"]
 
 
+@pytest.mark.parametrize("call", ["delete_many", "put_many", "put_if_absent"])
+@pytest.mark.parametrize("lost", [no_space, lose_answer], ids=lambda fault: fault.__name__)
+def test_no_mark_is_left_of_what_is_gone(table, tmp_path, call, lost):
+    """A partition that is waited for again is found; a mark without rows would be believed."""
+    table.mark_partition_done("kind = 'a'")
+    storage = FaultyStorage(table.context.storage, [lost(call)])
+    failing = anabranch.Table(replace(table.context, storage=storage))
+    with suppress(anabranch.AnabranchError):
+        failing.expire_partitions("1 d")
+    assert storage.counts()[call]
+    again = anabranch.connect(str(tmp_path)).table("db.t")
+    assert again.scan().count() == 3 or marks(tmp_path) == {}
+
+
 def test_a_branch_takes_no_mark_of_main_away(table, tmp_path):
     table.mark_partition_done("kind = 'a'")
     table.create_tag("good")
@@ -93,6 +110,8 @@ def test_what_cannot_be_marked_is_refused(table, tmp_path):
     table.create_branch("fix", tag="good")
     for chosen, at, said in [
         ({"day": "2025-01-01"}, table, "has rows"),
+        ([{"day": "2026-01-01"}, {"day": "2025-01-01"}], table, "2025-01-01"),
+        ([], table, "no partition is named"),
         ({"id": 1}, table, "no partition column"),
         ({"day": "2026-01-01"}, table.branch("fix"), "is a branch"),
         ({"day": "2026-01-01"}, table.at("good"), "good"),

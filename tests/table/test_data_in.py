@@ -21,7 +21,7 @@ from anabranch.errors import (
 from anabranch.lake import Lake
 from anabranch.storage.local import LocalStorage
 from tests.support.faults import FaultyStorage, lose_answer, no_space
-from tests.support.tables import rows
+from tests.support.tables import make_table, rows
 from tests.table.data import ARROW, breaking, columns_of, files_below
 
 
@@ -278,3 +278,19 @@ def test_a_commit_says_what_the_rows_were_read_from(lake):
 def test_memory_and_object_like_stores_make_tables_of_rows_too():
     lake = anabranch.connect("memory://data-in")
     assert lake.create_table("db.t", data=rows(0, 3)).scan().count() == 3
+
+
+@pytest.mark.parametrize("last", [None, {"a": 1}], ids=["none", "one"])
+def test_nested_values_that_are_missing_in_thousands_of_rows(tmp_path, last):
+    columns = "id BIGINT, l ARRAY<STRING>, m MAP<STRING, INT>, r ROW<x DOUBLE, l ARRAY<FLOAT>>"
+    table = make_table(tmp_path, schema=columns)
+    empty = {"l": None, "m": None, "r": None}
+    wanted = [{"id": n, **empty} for n in range(6000)]
+    wanted[-1]["m"] = None if last is None else [*last.items()]
+    table.append(wanted)
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == wanted
+    for start in range(0, 6000, 2000):
+        table.append(wanted[start : start + 2000])
+    table.compact(full=True)
+    assert table.scan().count() == 12_000
+    assert table.scan(columns=["l"]).to_arrow()["l"].null_count == 12_000

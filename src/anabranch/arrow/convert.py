@@ -141,7 +141,10 @@ def _suggestion(unknown: Sequence[str], known: Sequence[str], parent: str) -> st
     near = nearest(unknown[0], known)
     if near:
         return f"Did you mean '{parent}{near}'? Names are matched with their case."
-    return 'Leave it out of the data, or let it be added: append(..., schema="merge"), mergeSchema in Spark.'
+    return (
+        'Leave it out of the data, or add it to the table: by append(..., schema="merge"), by mergeSchema in Spark, or '
+        "by alter() before."
+    )
 
 
 def _listed(names: Sequence[str], parent: str) -> str:

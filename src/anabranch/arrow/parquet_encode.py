@@ -180,7 +180,8 @@ def _pays_a_dictionary(sample: pa.Array, share: float) -> bool:
         sample: values from all parts of the column.
         share: how much of the column they are.
     """
-    if pa.types.is_boolean(sample.type):
+    # What is nested may have no values, however many rows there are.
+    if len(sample) < 2 or pa.types.is_boolean(sample.type):
         return False
     counts = pc.value_counts(sample).field("counts").to_numpy()
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())

@@ -109,15 +109,15 @@ def expire_partitions(
             )
         said = {EXPIRED_PARTITIONS_PROPERTY: json.dumps([found.partition for found in due.expired])}
         request = CommitRequest(action, CommitIdentity.batch(context.runtime), said)
+        unmark(
+            context, schema, due.partitions
+        )  # first: rows without a mark are waited for, a mark is believed
         try:
-            snapshot = commit(context, request).snapshot
+            return PartitionExpiry(due.expired, commit(context, request).snapshot, False, due.timeless)
         except CommitConflictError as error:
             if not due.by_files:
                 raise
             conflict = error
-        else:
-            unmark(context, schema, due.partitions)
-            return PartitionExpiry(due.expired, snapshot, False, due.timeless)
     raise conflict
 
 

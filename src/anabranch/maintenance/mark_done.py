@@ -7,11 +7,12 @@ nothing to readers of the table, and rows may come later all the same; marking a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.expr.nodes import Predicate
 from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label, partition_path
 from anabranch.format.schema.table_schema import TableSchema
@@ -44,7 +45,7 @@ def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[
         partitions: a condition on partition columns, values as a dict, or several of these.
 
     Raises:
-        InvalidInputError: the table has no partitions, none is chosen that has rows, or `context` is a branch that is not main.
+        InvalidInputError: the table has no partitions, one that is named has no rows, or `context` is a branch that is not main.
         StorageError: not all could be marked; doing it again marks the rest.
     """
     schema = context.schemas.latest()
@@ -59,13 +60,7 @@ def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[
             f"'{context.title}' has no partitions that could be marked as done",
             hint="tables with partition columns have.",
         )
-    chosen = select_partitions(live_files(context, context.snapshots.head()), partitions, schema)
-    rows = chosen.df["partition"].unique(maintain_order=True).to_list()
-    if not rows:
-        raise InvalidInputError(
-            f"no partition of '{context.title}' that has rows is {partitions}",
-            hint="the system table $partitions lists those that have.",
-        )
+    rows = _chosen(context, partitions, schema)
     now = context.runtime.clock.now_millis()
     storage = context.storage
 
@@ -79,10 +74,31 @@ def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[
 
 
 def unmark(context: TableContext, schema: TableSchema, rows: Iterable[bytes]) -> None:
-    """Remove the marks of partitions that are no more on main, so that rows which come later are not taken for complete."""
+    """Remove the marks of partitions that are about to leave main, so that rows which come later are not taken for complete."""
     if _is_other_branch(context):
         return
     context.storage.delete_many([_named(row, schema)[1] for row in rows])
+
+
+def _chosen(context: TableContext, partitions: Partitions, schema: TableSchema) -> list[bytes]:
+    """Return the partitions, each once. Raises `InvalidInputError` if none is named, or one of several has no rows."""
+    given = [partitions] if isinstance(partitions, str | Predicate | Mapping) else partitions
+    if not given:
+        raise InvalidInputError(
+            "no partition is named",
+            hint="name some, as dt=2026-01-01, or give a condition such as dt < '2026-01-01'.",
+        )
+    live = live_files(context, context.snapshots.head())
+    found: dict[bytes, None] = {}
+    for one in given:
+        rows = select_partitions(live, one, schema).df["partition"].unique(maintain_order=True).to_list()
+        if not rows:
+            raise InvalidInputError(
+                f"no partition of '{context.title}' that has rows is {one}",
+                hint="the system table $partitions lists those that have. None was marked.",
+            )
+        found.update(dict.fromkeys(rows))
+    return [*found]
 
 
 def _is_other_branch(context: TableContext) -> bool:

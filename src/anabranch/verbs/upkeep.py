@@ -377,16 +377,10 @@ def mark_partition_done(
     partition: Annotated[
         list[str] | None, option("dt=2026-01-01/hour=3; may be repeated.", "--partition", "-p", sql=None)
     ] = None,
-    partitions: Annotated[str | None, option("A condition on partition columns.", "--partitions")] = None,
+    partitions: Annotated[str | None, option("A condition on partition columns.", in_command=False)] = None,
 ) -> Answer:
     """Put a _SUCCESS file into the folders of partitions, which tells schedulers that their rows are complete."""
-    chosen = partitions or partition_values(partition)
-    if chosen is None:
-        raise InvalidInputError(
-            "no partition is named",
-            hint="name some, as dt=2026-01-01, or give a condition such as dt < '2026-01-01'.",
-        )
-    done = table.mark_partition_done(chosen)
+    done = table.mark_partition_done(partitions or partition_values(partition) or [])
     columns = ("partition", "path", "first_marked", "marked")
     rows = [(d.partition, d.path, d.first_marked, d.marked) for d in done]
     value = [
