@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.text.json_object import check_version
 from anabranch.jobs.state.point import Point
+from anabranch.storage.hadoop import hadoop_location
 from anabranch.storage.open import local_folder, open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.sink_identity import SinkRecord
@@ -295,7 +296,7 @@ def _copies(warehouse: str, name: str, options: Mapping[str, str]) -> Storage:
 def opened(location: str, options: Mapping[str, str]) -> JobCheckpoint:
     """Return the checkpoint at a path or URL, which need not exist yet."""
     storage = open_storage(location, options)
-    return JobCheckpoint(_plain(storage.url), storage)
+    return JobCheckpoint(hadoop_location(_plain(storage.url), options), storage)
 
 
 def _plain(url: str) -> str:

@@ -21,6 +21,7 @@ from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log.main_branch import main_by_uuid, main_of
 from anabranch.kernel.log.ref_log import get_tag
+from anabranch.spark.deploy.hadoop import let_reach
 from anabranch.streaming.offsets import Offset
 from anabranch.table import Table
 
@@ -100,6 +101,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
         NotFoundError: the table, branch or tag does not exist, or the positions at the tag are unknown.
         InvalidInputError: the checkpoint was begun otherwise, the branch does not begin with the tag, or it is not
             certain which position is whose.
+        UnsupportedFeatureError: Spark has no connector for the store of the checkpoint.
     """
     if run.create_branch and (run.branch is None or run.from_tag is None):
         raise InvalidInputError(
@@ -117,6 +119,8 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     if is_batch:
         return Prepared(job, sink.name, sink, None, {}, code)
     checkpoint = _checkpoint(job, lake, run, sink)
+    if lake.spark is not None:
+        let_reach(lake.spark, checkpoint.location, lake.storage_options)
     checkpoint.forget_if_damaged(sink.branch_uuid)
     known = checkpoint.known()
     if run.from_tag is not None and known is None:

@@ -264,6 +264,16 @@ class _Chosen:
         return OptionError(f"{self._prefix}{name} is {self._values[name]!r}; it must be {wanted}")
 
 
+def flag_of(kind: StoreKind, options: Mapping[str, str], name: str) -> bool:
+    """Whether an option is set, as given or by its default. Raises `OptionError`."""
+    return _Chosen(kind, options).flag(name)
+
+
+def duration_of(kind: StoreKind, options: Mapping[str, str], name: str) -> timedelta:
+    """Return an option that is a duration, as given or by its default. Raises `OptionError`."""
+    return _Chosen(kind, options).duration(name)
+
+
 _UNITS: Final = {"ms": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
 
