@@ -267,7 +267,7 @@ class Lake:
             checks: file of checks that the corrected table must pass before anything is published.
             run: do it, which needs a Spark session; else only the plan is made, and nothing is changed.
             name: of the branches; derived from table and tag if None. Another name begins the same correction anew.
-            checkpoint: folder of the checkpoint, if a single job is to run.
+            checkpoint: folder of the checkpoint of main's job, if a single one with a stream among its sources is to run.
             checkpoints: folder with the checkpoints of all jobs, by their names and branches; of the warehouse if None.
 
         Returns:
@@ -285,7 +285,9 @@ class Lake:
 
         declared = load(jobs).jobs if isinstance(jobs, str | os.PathLike) else tuple(jobs)
         if not run:
-            return plan_correction(self, table, from_tag, declared, name=name, checkpoints=checkpoints)
+            return plan_correction(
+                *(self, table, from_tag, declared), name=name, checkpoint=checkpoint, checkpoints=checkpoints
+            )
         if self._spark is None:
             raise InvalidInputError(
                 f"correcting '{table}' runs jobs, which needs Spark, and the lake was opened without",

@@ -82,7 +82,7 @@ def test_where_checkpoints_are_is_said_as_to_run(cli, lake, tmp_path, verb):
     assert told.rstrip().endswith(" --checkpoints 'my folder'")
     told = cli(*given, "--run", "--checkpoint", "one", verb=verb, code=2)
     assert "one checkpoint is named for 2 jobs" in told
-    assert "--checkpoints" in told
+    assert "--checkpoints." in told, "there is no --job here"
     told = cli(*given, "--run", "--checkpoint", "one", "--checkpoints", "all", verb=verb, code=2)
     assert "give one of them" in told
     assert lake.table("db.clean").branches() == [], "nothing is begun"

@@ -11,6 +11,8 @@ from anabranch.errors import CorruptTableError
 from anabranch.jobs.checkpoint import (
     Beginning,
     JobCheckpoint,
+    Places,
+    beside,
     checkpoints_of,
     default_checkpoint,
     opened,
@@ -125,8 +127,23 @@ def test_a_folder_for_the_checkpoints_of_all_jobs(tmp_path, monkeypatch):
     assert default_checkpoint("memory://lake-3/wh", "clean", None, {}, "memory://other/all").copies is None
     for name in ("clean", "clean@fix", "clean2"):
         (tmp_path / "all" / name).mkdir(parents=True)
-    found = [one.location for one in checkpoints_of(str(tmp_path / "wh"), "clean", {}, "all")]
+    found = [one.location for one in checkpoints_of(str(tmp_path / "wh"), "clean", {}, Places(root="all"))]
     assert sorted(found) == [
         f"{tmp_path}/{name}" for name in ("all/clean", "all/clean@fix", "wh/_checkpoints/clean@fix")
     ]
-    assert list(checkpoints_of(str(tmp_path / "wh"), "clean", {}, "missing")) != [], "those of the warehouse"
+    assert list(checkpoints_of(str(tmp_path / "wh"), "clean", {}, Places(root="missing"))) != [], (
+        "those of the warehouse"
+    )
+
+
+def test_a_single_checkpoint_has_those_of_branches_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "mine@fix", "mine@@1", "mine2", "clean"):
+        (tmp_path / "at" / name).mkdir(parents=True)
+    for one in ("at/mine", f"{tmp_path}/at/mine/"):
+        assert opened(beside(one, "fix"), {}).location == f"{tmp_path}/at/mine@fix"
+        found = [place.location for place in checkpoints_of(str(tmp_path / "wh"), "clean", {}, Places(one))]
+        assert found[0] == f"{tmp_path}/at/mine"
+        assert sorted(found[1:]) == [f"{tmp_path}/at/{name}" for name in ("mine@@1", "mine@fix")]
+    assert opened(beside("mine", "fix"), {}).location == f"{tmp_path}/mine@fix"
+    assert beside("s3://bucket", "fix") == "s3://bucket/@fix", "a bucket has nothing beside it"

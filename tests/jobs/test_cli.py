@@ -62,7 +62,12 @@ def test_several_jobs_have_no_single_checkpoint(cli):
     both = DAILY + CLEAN.replace("import anabranch", "")
     said = cli(both, "--checkpoint", "a", code=2).err
     assert "one checkpoint is named for 2 jobs" in said
-    assert "--checkpoints" in said
+    assert "--checkpoints, or choose one job with --job" in said
+
+
+def test_a_batch_job_beside_it_leaves_a_single_checkpoint_to_a_stream(cli):
+    nightly = 'anabranch.sql_job("nightly", "SELECT * FROM o", sources={"o": anabranch.static("db.o")}, sink="db.n")\n'
+    assert "nightly" in cli(DAILY + nightly, "--checkpoint", "a", "--dry-run").out
 
 
 def test_a_wrong_file_is_told_without_a_trace(cli):

@@ -7,6 +7,8 @@ import pytest
 import anabranch
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.prepare import Run, prepare
+from anabranch.jobs.starts import reads_files_on
+from anabranch.lineage.model import SourceInput
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord
 from tests.jobs.world import World
 from tests.support.tables import make_table, rows
@@ -89,6 +91,24 @@ def test_where_its_positions_are_not_certain_it_does_not_begin(settle, world):
         settle()
     assert "--start-anew clean" in found.value.hint
     assert settle(start_anew=["clean"]).starts == {}
+
+
+@pytest.mark.parametrize(
+    ("how", "former"),
+    [("checkpoints", "at/clean@@1"), ("checkpoint", "at@@1"), ("checkpoints", "at/clean@fix")],
+)
+def test_which_files_it_had_read_is_looked_for_where_checkpoints_are_named(
+    settle, world, tmp_path, how, former
+):
+    arriving = {"raw": anabranch.files("/landing", "json", schema="id BIGINT")}
+    job = anabranch.job("clean", sources=arriving, sink="db.orders")(lambda raw: raw)
+    world.commit(SourceInput("files", "source 0", None, {"logOffset": 3}, "file:/landing"), query="q2")
+    named = {how: str(tmp_path / "at")}
+    with pytest.raises(InvalidInputError, match="which files it had read was in the checkpoint alone"):
+        settle(job, **named)
+    (tmp_path / former).mkdir(parents=True)
+    (tmp_path / former / "metadata").write_text('{"id": "q2"}')
+    assert reads_files_on(settle(job, **named).starts)
 
 
 def test_a_checkpoint_of_which_only_a_part_is_left_counts_as_lost(settle, world):

@@ -18,6 +18,11 @@ def firsts(events):
     return events.dropDuplicates(["k"])
 
 
+@job("counted", sources={"copies": anabranch.static("db.copies")}, sink="db.counts", mode="overwrite")
+def counted(copies):
+    return copies.selectExpr("count(*) AS k")
+
+
 def copied(change="k"):
     @job("copies", sources={"firsts": "db.firsts"}, sink="db.copies")
     def copies(firsts):
@@ -29,7 +34,7 @@ def copied(change="k"):
 @pytest.fixture
 def lake(spark, warehouse):
     lake = anabranch.connect(warehouse, spark=spark)
-    for table in ("events", "firsts", "copies"):
+    for table in ("events", "firsts", "copies", "counts"):
         lake.create_table(f"db.{table}", "k BIGINT")
     return lake
 
@@ -60,36 +65,48 @@ def keys(lake, table):
     return sorted(row["k"] for row in lake.table(table).scan().to_arrow().to_pylist())
 
 
-def test_state_goes_from_main_to_a_correction_and_on_with_main_in_one_folder(lake, tmp_path):
-    events, place = lake.table("db.events"), str(tmp_path / "all")
+@pytest.mark.parametrize("named", [{"checkpoints": "all"}, {"checkpoint": "all/firsts"}], ids=["all", "one"])
+def test_state_goes_from_main_to_a_correction_and_on_with_main_in_one_folder(lake, tmp_path, named):
+    events, place = lake.table("db.events"), tmp_path / "all"
+    named = {key: str(tmp_path / folder) for key, folder in named.items()}
     for number, ks in enumerate(([1, 2], [900])):
         events.append([{"k": k} for k in ks])
-        run(lake, firsts, checkpoints=place)
+        run(lake, firsts, **named)
         if number == 0:
             lake.table("db.firsts").create_tag("good")
-    made = lake.correct("db.firsts", from_tag="good", jobs=[firsts], checkpoints=place, run=True)
+    made = lake.correct("db.firsts", from_tag="good", jobs=[firsts], **named, run=True)
     assert made.group is not None, made.failed or made.waiting
     (how,) = [status.begun for status in made.statuses if status.begun is not None][:1]
     assert how.startswith("carried"), how
-    assert {"firsts", "firsts@correct-db.firsts-good"} <= {one.name for one in Path(place).iterdir()}
+    assert {"firsts", "firsts@correct-db.firsts-good"} <= {one.name for one in place.iterdir()}
     events.append([{"k": k} for k in (1, 2, 900, 3)])
-    run(lake, firsts, checkpoints=place)  # goes on where the correction was, with its state
+    run(lake, firsts, **named)  # goes on where the correction was, with its state
     assert keys(lake, "db.firsts") == [1, 2, 3, 900]
     assert not (Path(lake.url.removeprefix("file://")) / "_checkpoints").exists()
 
 
-def test_a_single_checkpoint_is_named_for_a_correction_and_the_run_after_it(lake, tmp_path):
+@pytest.mark.parametrize("right", ["mine", "new"])
+def test_a_single_checkpoint_is_named_for_a_correction_and_the_run_after_it(lake, tmp_path, right):
+    """The one of main's job, whose code is corrected, or one that is named for the correction first."""
+    copy, mine, place = copied("k * 900"), str(tmp_path / "mine"), str(tmp_path / right)
     lake.table("db.firsts").append([{"k": 1}])
-    run(lake, copied("k * 900"), checkpoint=str(tmp_path / "wrong"))
+    run(lake, copy, checkpoint=mine)
     lake.table("db.copies").create_tag("good")
     lake.table("db.firsts").append([{"k": 2}])
-    run(lake, copied("k * 900"), checkpoint=str(tmp_path / "wrong"))
-    right, place = copied("k * 2"), str(tmp_path / "right")
-    made = lake.correct("db.copies", from_tag="good", jobs=[right], checkpoint=place, run=True)
+    run(lake, copy, counted, checkpoint=mine)  # a batch job has no checkpoint, so it is named for one
+    right = copied("k * 2")
+    made = lake.correct("db.copies", from_tag="good", jobs=[right, counted], checkpoint=place, run=True)
     assert made.group is not None, made.failed or made.waiting
     lake.table("db.firsts").append([{"k": 3}])
     run(lake, right, checkpoint=place)
     assert keys(lake, "db.copies") == [4, 6, 900]
+    assert keys(lake, "db.counts") == [2]
+
+
+def test_one_checkpoint_for_two_streams_is_refused(lake):
+    with pytest.raises(InvalidInputError, match="one checkpoint is named for 2 jobs") as refused:
+        run(lake, firsts, copied(), checkpoint="one")
+    assert refused.value.hint.endswith("or choose one job with --job.")
 
 
 def test_checkpoints_that_are_named_no_more_do_not_mix_the_rows_of_two_codes(lake, tmp_path, job_file):

@@ -59,7 +59,11 @@ def check_same_code(
     if checkpoint is None:
         return
     made = next(made_by(branch, job.name), None)
-    known, now = checkpoint.definitions, definition_of(job) or _UNKNOWN
+    begun, now = checkpoint.known(), definition_of(job) or _UNKNOWN
+    is_own = begun is None or (begun.job, begun.branch_uuid) == (job.name, branch.branch_uuid)
+    known = checkpoint.definitions if is_own else frozenset()  # another's is refused where the job starts
+    if made is None and not is_own:
+        return
     if made is None and newest_committed(checkpoint.storage) is None:
         checkpoint.forget_definitions()
         return

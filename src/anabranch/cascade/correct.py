@@ -20,6 +20,7 @@ from anabranch.cascade.run import CascadeOptions, Runner, carry_out
 from anabranch.cascade.values import CascadePlan
 from anabranch.cascade.work import Work
 from anabranch.errors import NotFoundError
+from anabranch.jobs.checkpoint import Places
 from anabranch.jobs.job import Job
 from anabranch.jobs.supervise import Stop
 from anabranch.kernel.replacement.request import GroupResult
@@ -36,6 +37,7 @@ def plan_correction(
     jobs: Sequence[Job],
     *,
     name: str | None = None,
+    checkpoint: str | None = None,
     checkpoints: str | None = None,
 ) -> CascadePlan:
     """Return what a correction of a table from a tag would do, table by table. Nothing is changed.
@@ -46,13 +48,15 @@ def plan_correction(
         from_tag: a tag of it, up to which it is correct.
         jobs: corrected, with their names in lineage; those that write the table, and those downstream.
         name: of the branches; derived from table and tag if None. Another name begins the same correction anew.
+        checkpoint: folder of the checkpoint of the only job with a stream among its sources, if one was named for it.
         checkpoints: folder with the jobs' checkpoints, if it is not that of the warehouse.
 
     Raises:
         NotFoundError: there is no such table or tag.
         InvalidInputError: the tag is not in the history of main.
     """
-    return work_of(lake, table, jobs, FromTag(from_tag, name), checkpoints=checkpoints).plan
+    places = Places(checkpoint, checkpoints)
+    return work_of(lake, table, jobs, FromTag(from_tag, name), places=places).plan
 
 
 def run_correction(
@@ -91,7 +95,7 @@ def run_correction(
     options, stop = options or CascadeOptions(), stop or Stop()
 
     def planned() -> Work:
-        return work_of(lake, table, jobs, FromTag(from_tag, name), checkpoints=options.checkpoints)
+        return work_of(lake, table, jobs, FromTag(from_tag, name), places=options.places)
 
     return carry_out(lake, planned, jobs, options, checks=checks, runner=runner, stop=stop, tell=tell)
 

@@ -15,6 +15,7 @@ from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.work import Work, branch_there
 from anabranch.cascade.writers import Writer, writers_of
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.jobs.checkpoint import IN_WAREHOUSE, Places
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import first_positions
 from anabranch.jobs.starts import reads_files_on
@@ -33,7 +34,12 @@ if TYPE_CHECKING:
 
 
 def plan_cascade(
-    lake: Lake, table: str, jobs: Sequence[Job] = (), *, checkpoints: str | None = None
+    lake: Lake,
+    table: str,
+    jobs: Sequence[Job] = (),
+    *,
+    checkpoint: str | None = None,
+    checkpoints: str | None = None,
 ) -> CascadePlan:
     """Return what has to be done in the tables derived from one whose main was replaced. Nothing is changed.
 
@@ -41,13 +47,14 @@ def plan_cascade(
         lake: the warehouse.
         table: the table that was corrected.
         jobs: those that write the tables, with their names in lineage.
+        checkpoint: folder of the checkpoint of the only job with a stream among its sources, if one was named for it.
         checkpoints: folder with the jobs' checkpoints, if it is not that of the warehouse.
 
     Raises:
         NotFoundError: there is no such table, or its main was never replaced.
         InvalidInputError: the tables feed each other in a circle, or the table itself is made from what is taken out.
     """
-    return work_of(lake, table, jobs, checkpoints=checkpoints).plan
+    return work_of(lake, table, jobs, places=Places(checkpoint, checkpoints)).plan
 
 
 @healing
@@ -57,7 +64,7 @@ def work_of(
     jobs: Sequence[Job],
     start: FromTag | None = None,
     *,
-    checkpoints: str | None = None,
+    places: Places = IN_WAREHOUSE,
 ) -> Work:
     """Return the plan, with all that is needed to carry it out. Raises as `plan_cascade`.
 
@@ -99,6 +106,7 @@ def work_of(
         (*warnings, *known.problems, *problems, *correction.warnings),
         correction.name,
         None if start is None else start.tag,
+        is_named=start is not None and start.name is not None,
     )
     options = lake.storage_options
     work = Work(
@@ -115,7 +123,7 @@ def work_of(
         took,
         start,
         taking,
-        checkpoints,
+        places,
     )
     return replace(work, plan=replace(plan, steps=tuple(_steps(work))))
 
@@ -202,11 +210,11 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
     start = work.start(job, one, corrected)
     problem = start.problem
     if problem is None and reads_files_on(start.options):
-        problem = files_unknown(work.warehouse, work.storage_options, work.checkpoints, job, start.point)
+        problem = files_unknown(work.warehouse, work.storage_options, work.places, job, start.point)
     if problem is not None:
         return f"{writer}, and it cannot go on from snapshot {one.missing if one.fork is None else one.fork.snapshot}: {problem}"
     notices = (*start.notices, *_undeclared(work, writer, job))
-    state = expected_state(work.warehouse, work.storage_options, work.checkpoints, job, start.point)
+    state = expected_state(work.warehouse, work.storage_options, work.places, job, start.point)
     took = work.took[one.main.name].get(writer.job)
     return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices, state, took)
 

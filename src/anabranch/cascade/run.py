@@ -29,7 +29,7 @@ from anabranch.cascade.work import Work
 from anabranch.cascade.writers import EMPTYING
 from anabranch.errors import AnabranchError, CommitConflictError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot
-from anabranch.jobs.checkpoint import check_places
+from anabranch.jobs.checkpoint import Places, check_places
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run, goes_on_at
 from anabranch.jobs.run import Schedule, run_jobs
@@ -73,9 +73,15 @@ class CascadeOptions:
     only: Collection[str] | None = None
     """The tables whose mains may change, as somebody has confirmed them; None for those of the plan."""
     checkpoint: str | None = None
-    """Folder of the checkpoint, if a single job with a stream among its sources is to run."""
+    """Folder of the checkpoint of main's job, if a single one with a stream among its sources is to run. That of its branch
+    lies beside it, as ``<that>@<branch>``."""
     checkpoints: str | None = None
     """Folder with the checkpoints of all jobs, by their names and branches; of the warehouse if None."""
+
+    @property
+    def places(self) -> Places:
+        """Where checkpoints are, as far as it is said."""
+        return Places(self.checkpoint, self.checkpoints)
 
 
 def run_cascade(
@@ -110,7 +116,7 @@ def run_cascade(
     options, stop = options or CascadeOptions(), stop or Stop()
 
     def planned() -> Work:
-        return work_of(lake, table, jobs, checkpoints=options.checkpoints)
+        return work_of(lake, table, jobs, places=options.places)
 
     return carry_out(lake, planned, jobs, options, runner=runner, stop=stop, tell=tell)
 
@@ -258,7 +264,14 @@ class _Cascade:
             has_run = part.is_batch and next(made_by(branch, part.job), None) is not None
             if has_run and (job.mode == "append" or is_current(self.lake, job, branch, branches)):
                 continue
-            how = Run(step.branch, checkpoint=self.options.checkpoint, checkpoints=self.options.checkpoints)
+            places = self.options.places
+            how = Run(
+                step.branch,
+                checkpoint=places.one,
+                checkpoints=places.root,
+                makes_branch=True,
+                hands_over=True,
+            )
             checkpoint = None if part.is_batch else goes_on_at(job, self.lake, how)
             check_same_code(self.work.plan, step, job, branch, checkpoint)
             check_reads(self.work, step, part.job, branch, corrected)
@@ -273,8 +286,6 @@ class _Cascade:
                 point=start.point,
                 moved=on_corrected(self.work.read(job, corrected).values()),
                 accept_empty_state=self.options.accept_empty_state,
-                makes_branch=True,
-                hands_over=True,
             )
             ended = self.runner(job, self.lake, how)
             self.statuses += ended
@@ -343,7 +354,7 @@ def check_options(plan: CascadePlan, options: CascadeOptions) -> None:
         CommitConflictError: a table would change that must not.
     """
     running = {part.job for step in plan.steps for part in step.jobs if not part.is_batch}
-    check_places(options.checkpoint, options.checkpoints, len(running))
+    check_places(options.places, len(running))
     unknown = sorted({*options.by_hand, *options.audits} - {*plan.tables})
     if unknown and not plan.is_done:
         raise InvalidInputError(

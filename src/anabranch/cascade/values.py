@@ -76,6 +76,8 @@ class CascadePlan:
     """Name of the branches."""
     tag: str | None = None
     """The tag at which the table itself begins again; None if its main was replaced already."""
+    is_named: bool = False
+    """Whether the name was given, and is not derived from table and tag."""
 
     @property
     def is_done(self) -> bool:

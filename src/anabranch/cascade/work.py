@@ -12,6 +12,7 @@ from anabranch.cascade.taken_away import Taking
 from anabranch.cascade.values import CascadePlan
 from anabranch.cascade.writers import Writer
 from anabranch.errors import NotFoundError
+from anabranch.jobs.checkpoint import IN_WAREHOUSE, Places
 from anabranch.jobs.job import Job
 from anabranch.jobs.source import Source
 from anabranch.kernel.log.branch_log import open_branch
@@ -45,8 +46,8 @@ class Work:
     """The tag at which the table itself begins again; None if its main was replaced already."""
     takings: Mapping[str, tuple[Taking, ...]]
     """Commits of former branches of the jobs' sources that took rows away before they became main, by table."""
-    checkpoints: str | None = None
-    """Folder with the checkpoints of all jobs, beside those of the warehouse."""
+    places: Places = IN_WAREHOUSE
+    """Where the jobs' checkpoints are, beside those of the warehouse."""
 
     def corrected(self, *, made: bool) -> dict[str, Corrected]:
         """Return the tables whose branches are read in place of main, by name.

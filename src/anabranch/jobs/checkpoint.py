@@ -207,23 +207,60 @@ def set_aside(checkpoint: JobCheckpoint, options: Mapping[str, str]) -> str | No
     return f"{above}/{aside}"
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where checkpoints are that do not lie in the warehouse."""
+
+    one: str | None = None
+    """Folder of the checkpoint of a single job. Those of its corrections lie beside it; see `beside`."""
+    root: str | None = None
+    """Folder with the checkpoints of all jobs; see `default_checkpoint`."""
+
+
+IN_WAREHOUSE = Places()
+"""Where they are by default."""
+
+
+def beside(checkpoint: str, branch: str) -> str:
+    """Return the folder for a job's checkpoint on a branch, where one was named for its run on main: ``<that>@<branch>``."""
+    above, name = _place(checkpoint.rstrip("/"))
+    return f"{above}/{name}@{branch}"
+
+
+def _place(location: str) -> tuple[str, str]:
+    """Split a location into the folder it is in and its name there, which is empty for a whole bucket."""
+    if "://" in location and not urlsplit(location).path:
+        return location, ""
+    above, slash, name = location.rpartition("/")
+    return above if slash else ".", name
+
+
 def checkpoints_of(
-    warehouse: str, job: str, options: Mapping[str, str], root: str | None = None
+    warehouse: str, job: str, options: Mapping[str, str], places: Places = IN_WAREHOUSE
 ) -> Iterator[JobCheckpoint]:
     """Return the checkpoints of a job, of main and of branches, and copies of them.
 
-    They are looked for in their default places and, if that is given, in the folder `root` of `default_checkpoint`.
+    They are looked for in the places that are given, and then in their default places.
     """
+    if places.one is not None:
+        one = opened(places.one, options)
+        yield one
+        above, name = _place(one.location)
+        yield from (found for found in _below(above, name, options) if found.location != one.location)
+    if places.root is not None:
+        yield from _below(places.root, job, options)
+    yield from _checkpoints(warehouse, lambda name: _is_of(job, name), options)
 
-    def is_wanted(name: str) -> bool:
-        return name == job or name.startswith(f"{job}@")
 
-    if root is not None:
-        storage = open_storage(root, options)
-        for folder in storage.list_folders():
-            if is_wanted(folder):
-                yield opened(f"{_plain(storage.url).rstrip('/')}/{folder}", options)
-    yield from _checkpoints(warehouse, is_wanted, options)
+def _below(root: str, job: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
+    storage = open_storage(root, options)
+    for folder in storage.list_folders():
+        if _is_of(job, folder):
+            yield opened(f"{_plain(storage.url).rstrip('/')}/{folder}", options)
+
+
+def _is_of(job: str, folder: str) -> bool:
+    return folder == job or folder.startswith(f"{job}@")
 
 
 def all_checkpoints(warehouse: str, options: Mapping[str, str]) -> Iterator[JobCheckpoint]:
@@ -275,17 +312,23 @@ def default_checkpoint(
     return replace(opened(str(local / name), {}), copies=_copies(warehouse, name, options))
 
 
-def check_places(one: str | None, root: str | None, jobs: int) -> None:
-    """Raise `InvalidInputError` if a checkpoint is named for several jobs, or a folder for all of them besides."""
-    if one is not None and root is not None:
+def check_places(places: Places, streaming: int, also: str = "") -> None:
+    """Raise `InvalidInputError` if a checkpoint is named for several jobs, or a folder for all of them besides.
+
+    Args:
+        places: what is named.
+        streaming: number of jobs with a stream among their sources; others have no checkpoint.
+        also: the end of the hint: what else its reader can do.
+    """
+    if places.one is not None and places.root is not None:
         raise InvalidInputError(
             "a checkpoint is named, and a folder of checkpoints too",
             hint="give one of them: --checkpoint for a single job, --checkpoints for all.",
         )
-    if one is not None and jobs > 1:
+    if places.one is not None and streaming > 1:
         raise InvalidInputError(
-            f"one checkpoint is named for {jobs} jobs, and each has its own",
-            hint="name a folder for the checkpoints of all of them with --checkpoints, or choose one job with --job.",
+            f"one checkpoint is named for {streaming} jobs, and each has its own",
+            hint=f"name a folder for the checkpoints of all of them: --checkpoints{also}.",
         )
 
 

@@ -15,7 +15,7 @@ from anabranch.jobs.load import NoSessionError, chosen, feeds, in_order, jobs_of
 from anabranch.jobs.local_spark import local_spark
 from anabranch.jobs.prepare import Run, goes_on_at
 from anabranch.jobs.preview import PlannedJob, planned_job, preview
-from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
+from anabranch.jobs.run import ALSO, Schedule, run_jobs, stopping, with_trigger
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.supervise import Policy, Stop
 from anabranch.lake import Lake, connect
@@ -79,7 +79,7 @@ def planned(warehouse: str, jobs: Sequence[Job], how: Run, spark: Spark) -> list
 
     Raises `InvalidInputError` if jobs feed each other in a circle, or one checkpoint is named for several.
     """
-    check_places(how.checkpoint, how.checkpoints, len(jobs))
+    check_places(how.places, _streaming(jobs), ALSO)
     ordered = in_order(jobs)
     previews = {job.name: preview(job, warehouse, how) for job in ordered}
     asked = [job for job in ordered if previews[job.name].needs_spark]
@@ -126,7 +126,7 @@ def run(
         InvalidInputError: the jobs cannot be run together, or not on a branch.
         JobTakenError: another process runs one of them.
     """
-    check_places(how.checkpoint, how.checkpoints, len(jobs))
+    check_places(how.places, _streaming(jobs), ALSO)
     check_spark()
     leases = _leases(warehouse, jobs, how, schedule, take_over=take_over, tell=tell)
     name = f"anabranch run {' '.join(job.name for job in jobs)}"
@@ -141,6 +141,11 @@ def run(
         return run_jobs(
             *(jobs, lake, how, schedule), stop=stop, on_status=on_status, on_event=on_event, leases=leases
         )
+
+
+def _streaming(jobs: Sequence[Job]) -> int:
+    """Return the number of jobs that have a checkpoint, as far as it is known without calling functions among their sources."""
+    return sum(any(source.is_stream for source in job.sources.values()) for job in jobs)
 
 
 def _leases(

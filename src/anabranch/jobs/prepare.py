@@ -12,7 +12,7 @@ from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundErro
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import CommitKind
-from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, default_checkpoint, opened
+from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, Places, beside, default_checkpoint, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import check_goes_on, known_positions
 from anabranch.jobs.starts import Starts, resumed, starts_at
@@ -40,7 +40,7 @@ class Run:
     create_branch: bool = False
     """Create the branch from the tag if it does not exist."""
     checkpoint: str | None = None
-    """Folder of the checkpoint, for a single job; below `checkpoints` if None."""
+    """Folder of the checkpoint, for a single job; below `checkpoints` if None. A correction's lies beside it."""
     checkpoints: str | None = None
     """Folder with the checkpoints of all jobs, by their names and branches; of the warehouse if None."""
     source_branches: Mapping[str, str] = field(default_factory=dict)
@@ -65,6 +65,11 @@ class Run:
     @property
     def is_on_main(self) -> bool:
         return self.branch in (None, MAIN_BRANCH)
+
+    @property
+    def places(self) -> Places:
+        """Where checkpoints are, as far as it is said."""
+        return Places(self.checkpoint, self.checkpoints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     def begin() -> Beginning:
         nonlocal starts
         if tag is None and not checkpoint.is_in_use and job.name not in run.start_anew:
-            found = resumed(job, lake, sink, checkpoint.location, since_fork=run.makes_branch)
+            found = resumed(job, lake, sink, run.places, checkpoint.location, since_fork=run.makes_branch)
             starts = starts if found is None else found
         if tag is not None:
             _check_unused(checkpoint, job, tag)
@@ -186,16 +191,21 @@ def _sink(main: Table, job: Job, run: Run) -> Table:
 
 
 def _checkpoint(job: Job, lake: Lake, run: Run, sink: Table) -> JobCheckpoint:
-    if run.checkpoint is not None:
-        return opened(run.checkpoint, lake.storage_options)
-    branch = None if run.is_on_main else run.branch
+    one, branch = run.checkpoint, None if run.is_on_main else run.branch
+
+    def of(branch: str | None) -> JobCheckpoint:
+        if one is not None:
+            return opened(one if branch is None else beside(one, branch), lake.storage_options)
+        return default_checkpoint(lake.url, job.name, branch, lake.storage_options, run.checkpoints)
+
     folder = sink.context.branch
-    if branch is None and folder is not None:
-        # Another branch is main by now: if the job corrected it, its work there continues.
-        of_branch = default_checkpoint(lake.url, job.name, folder, lake.storage_options, run.checkpoints)
+    if folder is not None and (branch is None or one is not None):
+        # If a correction runs the job there, or did before the branch became main, its work continues.
+        of_branch = of(folder)
         if of_branch.writes_to(sink.branch_uuid):
             return of_branch
-    return default_checkpoint(lake.url, job.name, branch, lake.storage_options, run.checkpoints)
+    # The folder that is named is main's where a correction runs the job, and else that of whatever branch is named with it.
+    return of(branch if one is None or run.makes_branch else None)
 
 
 def _starts(job: Job, lake: Lake, main: Table, tag: Tag) -> Starts:

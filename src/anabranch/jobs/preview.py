@@ -106,7 +106,7 @@ def _beginning(job: Job, lake: Lake, how: Run, place: str) -> str:
     if job.name in how.start_anew:
         return "it begins as it is declared"
     try:
-        found = resumed(job, lake, sink, place, since_fork=False)
+        found = resumed(job, lake, sink, how.places, place, since_fork=False)
     except InvalidInputError as error:
         return f"it cannot start: {error.message}"
     except AnabranchError as error:

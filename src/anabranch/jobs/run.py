@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "Schedule", "failures", "run_jobs", "stopping", "with_trigger"]
 
+ALSO = ", or choose one job with --job"
+"""What else than a folder for all jobs helps where one checkpoint is named for several."""
+
 
 def run_jobs(
     jobs: Sequence[Job],
@@ -69,10 +72,11 @@ def run_jobs(
     """
     run, schedule = run or Run(), schedule or Schedule()
     ordered = in_order(jobs)
-    _check_together(ordered, run)
+    _check_fed(ordered, run)
     travel(ordered, lake.spark)
     reading = SourceReading(lake, run.source_branches)
     batches = frozenset(job.name for job in ordered if is_batch(job, reading))
+    check_places(run.places, len(ordered) - len(batches), ALSO)
     is_held = leases is not None
     runner = Runner(*(lake, run, schedule, runtime), is_held=is_held, pins_sources=is_held and run.is_on_main)
 
@@ -129,9 +133,8 @@ def stopping() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def _check_together(jobs: Sequence[Job], run: Run) -> None:
-    """Raise `InvalidInputError` for settings that need a single job, or jobs that do not feed each other."""
-    check_places(run.checkpoint, run.checkpoints, len(jobs))
+def _check_fed(jobs: Sequence[Job], run: Run) -> None:
+    """Raise `InvalidInputError` for jobs on a branch that feed each other."""
     fed = {name: sources for name, sources in feeds(jobs).items() if sources}
     if fed and not run.is_on_main and not run.source_branches:
         name, sources = next(iter(fed.items()))

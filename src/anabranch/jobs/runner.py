@@ -125,9 +125,8 @@ class Runner:
         with suppress(NotFoundError):  # the table, or the branch, is told of by what follows
             checkpoint = goes_on_at(job, self.lake, self.run)
             if job.name not in self.run.start_anew:  # what it could not go on without is not set aside
-                resumed(
-                    job, self.lake, sink_of(job, self.lake, self.run), checkpoint.location, since_fork=False
-                )
+                sink, places = sink_of(job, self.lake, self.run), self.run.places
+                resumed(job, self.lake, sink, places, checkpoint.location, since_fork=False)
             set_aside(checkpoint, self.lake.storage_options)
 
     def _keeper(self, prepared: Prepared, checkpoint: JobCheckpoint, *, has_state: bool) -> StateKeeper:

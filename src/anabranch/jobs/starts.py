@@ -22,7 +22,7 @@ from anabranch.options import SCAN_START_OFFSET
 from anabranch.table import Table
 
 if TYPE_CHECKING:
-    from anabranch.jobs.checkpoint import JobCheckpoint
+    from anabranch.jobs.checkpoint import JobCheckpoint, Places
     from anabranch.lake import Lake
 
 
@@ -173,13 +173,16 @@ def _listed(found: Iterable[RecordedPosition]) -> str:
 # Without this a job that lost its checkpoint would read its sources from the beginning, and write every row again.
 
 
-def resumed(job: Job, lake: Lake, sink: Table, place: str, *, since_fork: bool) -> Starts | None:
+def resumed(
+    job: Job, lake: Lake, sink: Table, places: Places, place: str, *, since_fork: bool
+) -> Starts | None:
     """Return where a job continues after its last commit to a table; None if it has made none, or its work was emptied.
 
     Args:
         job: the job.
         lake: its warehouse.
         sink: the branch that it writes to.
+        places: where checkpoints are, beside those of the warehouse.
         place: where its checkpoint would be.
         since_fork: count only commits made on this branch, not those it begins with.
 
@@ -195,7 +198,7 @@ def resumed(job: Job, lake: Lake, sink: Table, place: str, *, since_fork: bool) 
     try:
         known = known_positions(sink.context, head, job.name, lambda: sink.lineage.positions(head.id))
         starts = starts_at(known, job.sources, tables)
-        if reads_files_on(starts.options) and _former(lake, job, known.point) is None:
+        if reads_files_on(starts.options) and _former(lake, places, job, known.point) is None:
             raise InvalidInputError("which files it had read was in the checkpoint alone")
     except AnabranchError as error:
         raise InvalidInputError(
@@ -208,9 +211,9 @@ def resumed(job: Job, lake: Lake, sink: Table, place: str, *, since_fork: bool) 
     return replace(starts, notices=(*starts.notices, notice))
 
 
-def _former(lake: Lake, job: Job, point: Point | None) -> JobCheckpoint | None:
+def _former(lake: Lake, places: Places, job: Job, point: Point | None) -> JobCheckpoint | None:
     """Return the checkpoint, or a copy of it, of the query that made a point."""
-    return None if point is None else former_of(lake.url, lake.storage_options, None, job, point)
+    return None if point is None else former_of(lake.url, lake.storage_options, places, job, point)
 
 
 def _last_commit(job: str, sink: Table, head: Snapshot, *, since_fork: bool) -> int | None:

@@ -120,7 +120,9 @@ def correct(
         declared = _declared(caller, jobs, master if run else None, conf if run else None)
 
         def plan_now() -> CascadePlan:
-            return plan_correction(lake, table, from_tag, declared, name=name, checkpoints=checkpoints)
+            return plan_correction(
+                *(lake, table, from_tag, declared), name=name, checkpoint=checkpoint, checkpoints=checkpoints
+            )
 
         if not run:
             return planned(plan_now(), jobs, [*checked, *kept])
@@ -207,8 +209,12 @@ def cascade(
             )
         kept = _kept(checkpoint, checkpoints)
         declared = _declared(caller, jobs, master if run else None, conf if run else None)
+
+        def plan_now() -> CascadePlan:
+            return plan_cascade(lake, table, declared, checkpoint=checkpoint, checkpoints=checkpoints)
+
         if not run:
-            return planned(plan_cascade(lake, table, declared, checkpoints=checkpoints), jobs, kept)
+            return planned(plan_now(), jobs, kept)
         if not hold:
             ask(f"correct what was made from {table}, and publish it?")
         options = CascadeOptions(
@@ -221,7 +227,7 @@ def cascade(
         def carry_out(lake: Lake, **how: Any) -> CascadeResult:
             return run_cascade(lake, table, declared, options, **how)
 
-        check_options(to_do := plan_cascade(lake, table, declared, checkpoints=checkpoints), options)
+        check_options(to_do := plan_now(), options)
         made = _on_spark(caller, f"cascade {table}", carry_out, (master, conf, max_restarts), to_do)
         return told.corrected(made, jobs, kept=kept)
 

@@ -76,7 +76,11 @@ AcceptEmptyState = Annotated[
     ),
 ]
 Checkpoint = Annotated[
-    str | None, option("Folder of the checkpoint of a single job; below that of --checkpoints if absent.")
+    str | None,
+    option(
+        "Folder of the checkpoint of a single job with a stream, for a correction FOLDER@<branch>; below that of --checkpoints if "
+        "absent."
+    ),
 ]
 Checkpoints = Annotated[
     str | None,

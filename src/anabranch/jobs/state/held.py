@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of
+from anabranch.jobs.checkpoint import JobCheckpoint, Places, checkpoints_of
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.point import Point
 from anabranch.lineage.spark_offsets import BatchOffsets, parse_batch_offsets
@@ -132,16 +132,16 @@ def _text(folder: Storage, path: str) -> str | None:
 
 
 def expected_state(
-    warehouse: str, options: Mapping[str, str], root: str | None, job: Job, point: Point | None
+    warehouse: str, options: Mapping[str, str], places: Places, job: Job, point: Point | None
 ) -> str | None:
     """Return how a job gets the state for a point; None if it seems to keep none.
 
-    The operators of the job are known once it runs: only then it is certain whether they are the same. `root` is a
-    folder of checkpoints beside those of the warehouse.
+    The operators of the job are known once it runs: only then it is certain whether they are the same. `places`
+    are looked at beside those of the warehouse.
     """
     if point is None:
         return None
-    former = former_of(warehouse, options, root, job, point)
+    former = former_of(warehouse, options, places, job, point)
     if former is None:
         return "if it keeps state: rebuilt from its sources, because its former checkpoint is not there"
     if not _has_state(former):
@@ -155,10 +155,10 @@ def expected_state(
 
 
 def files_unknown(
-    warehouse: str, options: Mapping[str, str], root: str | None, job: Job, point: Point | None
+    warehouse: str, options: Mapping[str, str], places: Places, job: Job, point: Point | None
 ) -> str | None:
     """Return why it cannot be told which files a job had read at a point; None if it can, or only its start will tell."""
-    former = None if point is None else former_of(warehouse, options, root, job, point)
+    former = None if point is None else former_of(warehouse, options, places, job, point)
     if former is None or point is None:
         return None
     held = held_state(former.storage, point.batch, has_state=_has_state(former))
@@ -166,10 +166,10 @@ def files_unknown(
 
 
 def former_of(
-    warehouse: str, options: Mapping[str, str], root: str | None, job: Job, point: Point
+    warehouse: str, options: Mapping[str, str], places: Places, job: Job, point: Point
 ) -> JobCheckpoint | None:
-    """Return the checkpoint of the query that made a point, if it is where checkpoints are by default, or below `root`."""
-    found = checkpoints_of(warehouse, job.name, options, root)
+    """Return the checkpoint of the query that made a point, if it is in one of these places, or where checkpoints are by default."""
+    found = checkpoints_of(warehouse, job.name, options, places)
     return next((one for one in found if query_of(one.storage) == point.query), None)
 
 

@@ -72,7 +72,7 @@ def settle(
             hint="begin at another tag.",
         )
     elif is_new and run.makes_branch and any(one.kind == "files" for one in prepared.job.sources.values()):
-        for former in checkpoints_of(lake.url, prepared.job.name, lake.storage_options, run.checkpoints):
+        for former in checkpoints_of(lake.url, prepared.job.name, lake.storage_options, run.places):
             check_there(former.storage, lake.storage_options)
     if operators is not None:
         record_operators(checkpoint, operators)
@@ -125,7 +125,7 @@ class _Settling:
     def _former(self) -> JobCheckpoint | None:
         """Return the checkpoint of the query that made the point."""
         job = self.prepared.job.name
-        for found in checkpoints_of(self.lake.url, job, self.lake.storage_options, self.run.checkpoints):
+        for found in checkpoints_of(self.lake.url, job, self.lake.storage_options, self.run.places):
             if query_of(found.storage) == self.point.query:
                 return found
         main = main_of(self.prepared.table.context)
