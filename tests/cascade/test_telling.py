@@ -2,11 +2,11 @@
 
 import shlex
 
-from anabranch.cascade import plan_correction, run_cascade
+from anabranch.cascade import CascadeOptions, plan_correction, run_cascade, run_correction, undo_correction
 from anabranch.cascade.telling import command_of, told_groups, told_plan, told_result
 from anabranch.jobs.status import JobStatus, State
-from tests.cascade.embedded import BATCH_MILLIS, run
-from tests.cascade.story import CHAIN, cascade, plan, rows, spoilt
+from tests.cascade.embedded import BATCH_MILLIS, batch, run, streaming
+from tests.cascade.story import CHAIN, CLEAN, cascade, doubled, even, plan, rows, spoilt
 
 
 def told(lines):
@@ -36,6 +36,38 @@ def test_a_name_in_a_command_is_a_word_and_never_a_command():
     found = plan_correction(lake, "db.orders", tag, [])
     words = ["anabranch", "correct", "db.orders", "--from-tag", tag, "--run", "--jobs", "my jobs.py"]
     assert shlex.split(command_of(found, ["my jobs.py"])) == words
+
+
+def test_a_correction_by_a_name_of_its_own_is_gone_on_with_and_taken_back_by_that():
+    lake = spoilt()
+    lake.table("db.orders").create_tag("so far", 1)
+    what = ["correct", "db.orders", "--from-tag", "so far", "--name", "other"]
+
+    def words(line):
+        return shlex.split(line)[1:]
+
+    def correct(**options):
+        jobs = [streaming("orders", ["db.raw"], "db.orders", doubled), *CHAIN]
+        how = CascadeOptions(by_hand=["db.orders"], **options)
+        return run_correction(lake, "db.orders", "so far", jobs, how, name="other", runner=run)
+
+    found = plan_correction(lake, "db.orders", "so far", [], name="other")
+    assert words(command_of(found, ["a.py"])) == [*what, "--run", "--jobs", "a.py"]
+    *_, last = told_result(correct(publish=False), ["a.py"])
+    assert words(last.removeprefix("next: ")) == [*what, "--run", "--jobs", "a.py"]
+    *_, last = told_result(correct(), ["a.py"])
+    assert words(last.removeprefix("to take all of it back: ")) == [*what, "--undo"]
+    undone = undo_correction(lake, "db.orders", "so far", name="other")
+    assert "db.orders" in {name for name, _ in undone.tables}
+
+
+def test_batch_jobs_are_not_run_again_after_they_were_published():
+    """Run a second time, one that appends would write its rows twice; and a single checkpoint is for the stream."""
+    jobs = CLEAN, batch("big", "db.clean", "db.big", even, mode="overwrite")
+    result = cascade(spoilt(jobs), jobs, checkpoint="at")
+    assert [part.job for step in result.plan.steps for part in step.jobs] == ["clean", "big"]
+    text = told(told_result(result, ["jobs.py"], kept=["--checkpoint", "at"]))
+    assert "next: anabranch run jobs.py --job clean --checkpoint at\n" in text
 
 
 def test_a_plan_after_two_corrections_names_both_old_mains_and_counts_right():

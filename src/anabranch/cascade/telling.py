@@ -45,13 +45,12 @@ def told_result(
     elif result.group is not None:
         yield from told_group(result.group)
         yield from (f"{one.job}: state {one.begun}" for one in result.statuses if one.begun is not None)
-        yield (
-            "All readers see the corrected tables from one moment on. Jobs that wrote to the old mains are stopped; those that "
-            "ran on the branches go on where they are:"
-        )
-        jobs = dict.fromkeys(part.job for step in plan.steps for part in step.jobs)
+        yield "All readers see the corrected tables from one moment on. Jobs that wrote to the old mains are stopped."
+        # A batch job has done its work: run again, one that appends would write its rows a second time.
+        jobs = dict.fromkeys(part.job for step in plan.steps for part in step.jobs if not part.is_batch)
         if jobs:
             named = [word for job in jobs for word in ("--job", job)]
+            yield "Those that ran on the branches go on where they are:"
             yield f"next: {command_line('run', *(files or ['FILE']), *named, *kept)}"
         back = (
             ("cascade", "--undo", f"{result.group.number}") if plan.tag is None else (*_verb(plan), "--undo")
@@ -99,7 +98,7 @@ def _verb(plan: CascadePlan) -> tuple[str, ...]:
     """Return the words of the command that made the plan."""
     if plan.tag is None:
         return "cascade", plan.table
-    return "correct", plan.table, "--from-tag", plan.tag
+    return "correct", plan.table, "--from-tag", plan.tag, *(("--name", plan.name) if plan.is_named else ())
 
 
 def told_group(group: GroupResult) -> Iterator[str]:
