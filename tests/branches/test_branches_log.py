@@ -1,6 +1,9 @@
 """The log of what was done with branches, which outlives them."""
 
 import itertools
+import json
+
+import pytest
 
 from anabranch.audit import Checks
 from anabranch.kernel.branches.operations import record_deletion
@@ -74,6 +77,33 @@ def test_a_replacement_as_a_commit_is_told_also_when_it_has_expired_or_main_was_
     table.create_branch("next", "later")
     table.replace_main_branch("next")
     assert [o for o in log_of(table) if o[0] == "replaced_main"] == [*wanted, ("replaced_main", "next", 5, 5)]
+
+
+OTHER_TYPES = (7, True, ["ann"], {"text": "ann"}, None)
+
+
+@pytest.mark.parametrize("value", OTHER_TYPES, ids=repr)
+@pytest.mark.parametrize(
+    ("key", "column"),
+    [("reason", "details"), ("madeBy", "performed_by"), ("branch", "branch_name")],
+)
+def test_a_replacement_as_a_commit_is_told_whatever_is_said_of_it(key, column, value):
+    table = forked()
+    table.branch("fix").append(rows(2, 1))
+    table.replace_main_branch("fix", mode="commit", by="ann", reason="wrong prices")
+
+    def told():
+        return next(o for o in table.system("branches_log").to_pylist() if o["operation"] == "replaced_main")
+
+    before = told()
+    stored = json.loads(table.context.storage.get("snapshot/snapshot-2"))
+    said = json.loads(stored["properties"]["anabranch.replace"])
+    assert key in said
+    del stored["properties"]["anabranch.checksum"]  # as of one whose writer makes none
+    stored["properties"]["anabranch.replace"] = json.dumps({**said, key: value, "later": [1]})
+    table.context.storage.put("snapshot/snapshot-2", json.dumps(stored).encode())
+    unknown = {"details": '{"mode":"commit","reason":null}', "performed_by": None, "branch_name": "main"}
+    assert told() == {**before, column: unknown[column]}
 
 
 def test_a_deletion_that_dies_tells_no_lie_and_repeats_nothing():

@@ -102,11 +102,14 @@ class ReplaceFacts(JsonRecord):
 
 
 def replace_facts(snapshot: Snapshot | PastSnapshot) -> ReplaceFacts | None:
-    """Parse the facts of a snapshot; None if it has none, or they are unreadable."""
+    """Parse the facts of a snapshot; None if it has none, or whose content main was given cannot be read."""
     text = snapshot.properties.get(REPLACE_PROPERTY)
     if text is None:
         return None
     try:
-        return ReplaceFacts.from_object(JsonObject.parse(text.encode(), path=f"snapshot {snapshot.id}"))
+        said = JsonObject.parse(text.encode(), path=f"snapshot {snapshot.id}")
+        # Names and reasons are for people: what is no text in them hides no replacement.
+        known = {key: value for key, value in said.values.items() if key == "by" or isinstance(value, str)}
+        return ReplaceFacts.from_object(JsonObject(known, said.path))
     except CorruptTableError:
         return None
