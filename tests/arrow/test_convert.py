@@ -354,6 +354,19 @@ def test_what_holds_no_rows_is_refused(data):
     assert "cannot take rows" in refusal(data, "a INT")
 
 
+def test_columns_that_share_their_memory_come_in_batches_of_a_bounded_size(monkeypatch):
+    monkeypatch.setattr("anabranch.arrow.convert._MAX_BATCH_BYTES", 10_000)
+    shared = pa.array(range(100), pa.int64())
+    batches = list(
+        convert(
+            pa.table({f"c{i}": shared for i in range(50)}),
+            parse_columns(", ".join(f"c{i} BIGINT" for i in range(50))),
+        )
+    )
+    assert max(batch.num_rows for batch in batches) * 50 * 8 <= 10_000
+    assert pa.Table.from_batches(batches).column("c49").to_pylist() == shared.to_pylist()
+
+
 def test_text_beyond_the_offsets_of_arrow_comes_in_several_batches(monkeypatch):
     monkeypatch.setattr("anabranch.arrow.convert._MAX_BATCH_BYTES", 100)
     given = pa.table({"s": pa.array(["x" * 40] * 7, pa.large_string())})

@@ -366,3 +366,32 @@ def test_compression(options, codec):
     metadata = pq.ParquetFile(context.storage.open_input(path)).metadata
     assert metadata.row_group(0).column(0).compression == codec
     assert read_written(messages, context).num_rows == 100
+
+
+def sharing(columns, count):
+    """A table of columns that are one array, and the schema for it."""
+    schema = make_schema(", ".join(f"c{i} BIGINT" for i in range(columns)))
+    values = pa.array(np.arange(count) % 7)
+    return pa.table({field.name: values for field in schema.fields}), schema
+
+
+def test_columns_that_share_their_memory_are_compressed():
+    table, schema = sharing(300, 2_400)
+    context = context_of(schema)
+    messages = write([table], context)
+    metadata = pq.ParquetFile(context.storage.open_input(stored_paths(context.storage)[0])).metadata
+    assert {metadata.row_group(0).column(i).compression for i in range(300)} == {"ZSTD"}
+    assert read_written(messages, context).equals(table)
+
+
+@pytest.mark.parametrize(("count", "total"), [(1, 400), (8, 400), (9, 900), (100, 1_600), (800, 800)])
+def test_row_groups_of_columns_that_share_their_memory_are_no_larger(monkeypatch, count, total):
+    limit = 64 << 10
+    monkeypatch.setattr(row_buffer, "MAX_BYTES", limit)
+    parts = [sharing(100, count) for _ in range(total // count)]
+    context = context_of(parts[0][1])
+    messages = write([table for table, _ in parts], context)
+    metadata = pq.ParquetFile(context.storage.open_input(stored_paths(context.storage)[0])).metadata
+    sizes = [metadata.row_group(i).num_rows * 100 * 8 for i in range(metadata.num_row_groups)]
+    assert max(sizes) <= 2 * limit, "what is read at once"
+    assert read_written(messages, context).equals(pa.concat_tables(table for table, _ in parts))

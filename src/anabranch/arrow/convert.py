@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.arrow import nested
+from anabranch.arrow.row_buffer import size_of
 from anabranch.arrow.sources import batches_of
 from anabranch.errors import SchemaError, nearest
 from anabranch.expr.row_rules import filled
@@ -47,9 +48,7 @@ def convert(data: Any, fields: Sequence[t.Field]) -> Iterator[pa.RecordBatch]:
 
 
 def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    # What all of its buffers take is at least as much, and asked for in no time, also of thousands of columns.
-    sizes = (batch.get_total_buffer_size, lambda: batch.nbytes)
-    if batch.num_rows < 2 or any(size() <= _MAX_BATCH_BYTES for size in sizes):
+    if batch.num_rows < 2 or size_of(batch) <= _MAX_BATCH_BYTES:
         yield batch
         return
     middle = batch.num_rows // 2

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from anabranch.arrow import nested
 from anabranch.arrow.parquet_footer import UNSEALED
+from anabranch.arrow.row_buffer import size_of
 from anabranch.arrow.stored_values import INT96, storable
 from anabranch.errors import OptionError
 from anabranch.options import FILE_CHECKSUM, FILE_COMPRESSION, ZSTD_LEVEL
@@ -80,7 +81,7 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
     """
     table = storable(table)
     leaves = [*_leaves(table)]
-    is_tiny = pages.codec == "zstd" and table.get_total_buffer_size() <= _TINY_CHUNK * len(leaves)
+    is_tiny = pages.codec == "zstd" and size_of(table) <= _TINY_CHUNK * len(leaves)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
