@@ -82,7 +82,7 @@ def test_its_rows_come_once_and_are_those_of_the_one_that_published(spark, wareh
 
     (failed,) = correct(summed(mode, taken_over)).failed
     assert (
-        "another process has written the same rows to 'db.sums$branch_correct-db.out-good'" in failed.message
+        "a commit of this identity is there already in 'db.sums$branch_correct-db.out-good'" in failed.message
     )
     assert others[0].group is not None
     assert values(lake, "db.out") == [(i, i) for i in range(7)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from anabranch.errors import InvalidInputError
 from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.format.rows.partition_path import parse_partition
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Prepared
@@ -32,6 +33,7 @@ from anabranch.spark.context.options import CHECKPOINT, spelled, table_options
 from anabranch.spark.lineage.given_values import OF_JOBS, may_hold_values
 from anabranch.spark.lineage.job_marks import marked
 from anabranch.spark.lineage.lookups import Lookups
+from anabranch.table.table import committing_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -165,7 +167,7 @@ def write_batch(prepared: Prepared, rows: DataFrame, lake: Lake, number: int | N
     fork = prepared.table.context.fork
     if number is not None and fork is not None:
         begun = replace(fork.snapshot, branch_uuid=table.branch_uuid)
-        table = table.once(_user(prepared), number, after=begun)
+        table = committing_once(table, CommitIdentity(_user(prepared), number), after=begun)
     if prepared.job.mode == "append":
         table.append(rows)
     else:

@@ -132,27 +132,12 @@ class Table(
         context, pinned = place_and_moment(view.context, options)
         pinned = pinned or (self._pinned if branch is None else None)
         return Table(
-            context, pinned=pinned, options=merged, engine=self._engine, lineage=self._lineage_source
-        )
-
-    def once(self, user: str, identifier: int, *, after: SnapshotRef) -> Table:
-        """Return the view whose next append or overwrite is made once, whichever process makes it.
-
-        In any other process, which was slower, it is a `CommitConflictError`. In place of following another main it raises
-        `SealedBranchError`.
-
-        Args:
-            user: commit user. It makes no commits but such ones of this branch.
-            identifier: number of the commit among that user's, not less than those before.
-            after: a snapshot of this branch that is older than all commits of that user.
-        """
-        return Table(
-            self._context,
-            pinned=self._pinned,
-            options=self._options,
+            context,
+            pinned=pinned,
+            options=merged,
             engine=self._engine,
             lineage=self._lineage_source,
-            once=Once(CommitIdentity(user, identifier), after),
+            once=self._once if context.branch_uuid == self.branch_uuid else None,
         )
 
     def _pinned_to(self, moment: Moment, context: TableContext) -> Table:
@@ -163,3 +148,19 @@ class Table(
             engine=self._engine,
             lineage=self._lineage_source,
         )
+
+
+def committing_once(table: Table, identity: CommitIdentity, *, after: SnapshotRef) -> Table:
+    """Return the view whose next append or overwrite is made once, whichever process makes it. For runs of batch jobs.
+
+    In any other process, which was slower, it is a `CommitConflictError`. In place of following another main it raises
+    `SealedBranchError`. Views of the branch that are made of it by options are the same in this.
+
+    Args:
+        table: a view of a branch.
+        identity: of that commit. Its user makes no commits but such ones of this branch, with numbers that never fall.
+        after: a snapshot of this branch that is older than all commits of that user.
+    """
+    made = table.with_options({})
+    made._once = Once(identity, after)  # noqa: SLF001 - made here
+    return made

@@ -229,12 +229,13 @@ class WriteMethods(TableView):
         return committed
 
     def _check_own(self, made: Snapshot | None, request: CommitRequest) -> None:
-        """Raise `CommitConflictError` if the commit of an identity was made by another process: its lineage names the run."""
+        """Raise `CommitConflictError` if the commit of an identity was made by another run, which its lineage names."""
         own = request.properties.get(LINEAGE_PROPERTY)
         if made is None or own is None or made.properties.get(LINEAGE_PROPERTY) != own:
-            number = "one that has expired" if made is None else f"snapshot {made.id}"
+            which = "which has expired" if made is None else f"snapshot {made.id}"
+            identity = f"{request.identity.user}, {request.identity.identifier}"
             raise CommitConflictError(
-                f"another process has written the same rows to '{self._context.title}' while this one was at it: {number}",
+                f"a commit of this identity is there already in '{self._context.title}', {which} ({identity})",
                 hint="nothing was added. Run it again: it goes on from what is there.",
             )
 
