@@ -210,5 +210,6 @@ def _begin_anew(plan: CascadePlan, step: CascadeStep, job: str) -> str:
         return f"begin the correction anew, on branches of another name: {again} --run."
     return (
         f"begin anew: delete-branch {step.table} --name {step.branch}, remove the checkpoint of job '{job}' for it "
-        f"({job}@{step.branch}, in _checkpoints of the warehouse or where --checkpoints says), and run the cascade again."
+        f"({job}@{step.branch}, in _checkpoints of the warehouse or where --checkpoints says; FOLDER@{step.branch} with "
+        "--checkpoint FOLDER), and run the cascade again."
     )
