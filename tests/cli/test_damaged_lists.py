@@ -145,6 +145,66 @@ def test_refs_are_listed_where_the_newest_snapshot_cannot_be_read(cli, whole, tm
     assert f"snapshot-{newest(whole)}" in said, "which needs it"
 
 
+FROM_FORK = ("branch_uuid", "created_from_tag", "create_time", "first_snapshot_id", "created_by")
+FROM_HEAD = ("latest_snapshot_id", "record_count", "snapshots_ahead", "rows_ahead")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("file", "lost", "state"),
+    [
+        ("branch/branch-two/snapshot/snapshot-2", FROM_HEAD, "ready"),
+        (
+            "branch/branch-two/FORK",
+            (*FROM_FORK, *FROM_HEAD[2:], "snapshots_behind", "rows_behind"),
+            "damaged",
+        ),
+        (None, ("snapshots_behind", "rows_behind"), "ready"),
+    ],
+)
+def test_of_a_damaged_branch_all_is_told_that_can_be_read(cli, whole, tmp_path, file, lost, state, way):
+    def told():
+        rows = [json.loads(line) for line in cli("read", f"{T}$branches", "--json")[1].splitlines()]
+        return next(row for row in rows if row["branch_name"] == "two")
+
+    before = told()
+    assert before["only_on_main"] > 0
+    damaged = f"d.db/t/{file}" if file else f"{MAIN}/snapshot/snapshot-{newest(whole)}"
+    WAYS[way](tmp_path / "w" / damaged)
+    now = told()
+    assert damaged.rpartition("/")[2] in now.pop("problem")
+    unknown = dict.fromkeys((*lost, "only_on_main"))
+    expected = {
+        key: value for key, value in {**before, **unknown, "state": state}.items() if key != "problem"
+    }
+    assert now == expected
+    code, out, said = cli("branches", T)
+    assert code == 1
+    assert "without snapshots" not in out
+    cannot = ", whose newest snapshot cannot be read"
+    drawn = " ".join(word for word in out.split() if word.strip("│├└─"))
+    assert (f"replaced by 'branch2'{cannot}" in drawn) == (file is None), out
+    assert (f"two{cannot}" in drawn) == (lost == FROM_HEAD), out
+    if state == "damaged":
+        assert f"`anabranch -w {tmp_path}/w delete-branch {T} --name two`" in " ".join(said.split())
+    glance = repr(
+        next(
+            one for one in anabranch.connect(str(tmp_path / "w")).table(T).branch_infos() if one.name == "two"
+        )
+    )
+    assert ("newest snapshot cannot be read" in glance) == (lost == FROM_HEAD)
+
+
+def test_what_only_main_has_is_not_known_of_a_branch_of_another_engine(cli, tmp_path):
+    branch = tmp_path / "w" / MAIN.rpartition("/")[0] / "branch-theirs"
+    (branch / "schema").mkdir(parents=True)
+    shutil.copy(tmp_path / "w/d.db/t/schema/schema-0", branch / "schema/schema-0")
+    found = [json.loads(line) for line in cli("read", f"{T}$branches", "--json")[1].splitlines()]
+    (row,) = [row for row in found if row["branch_name"] == "theirs"]
+    assert (row["state"], row["only_on_main"], row["problem"]) == ("ready", None, None)
+    assert "theirs: made by another engine, without snapshots" in cli("branches", T)[1]
+
+
 def test_python_takes_the_error_or_is_told(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "w")
     for file in (

@@ -187,7 +187,7 @@ def test_the_hint_about_a_branch_that_was_never_main_removes_it(hurt):
     with hurt("garbage", f"{BRANCH}/branch-mend/FORK") as server:
         _, found = Client(server).get("graph", table=T)
         (told,) = found["damaged"]
-        assert "`delete-branch --name mend`" in told["hint"]
+        assert f"delete-branch {T} --name mend`" in told["hint"]
         table = anabranch.connect(server.site.warehouse).table(T)
         table.delete_branch("mend")
         _, found = Client(server).get("graph", table=T)

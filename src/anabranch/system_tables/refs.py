@@ -105,8 +105,12 @@ def _branch_row(view: View, info: BranchInfo) -> tuple[Any, ...]:
     return (
         *(info.name, made, first, info.head, info.rows, info.tag, info.uuid, info.state, info.created_by),
         *(info.expires, info.snapshots_ahead, info.snapshots_behind, info.rows_ahead, info.rows_behind),
-        *(sum(len(job.commits) for job in info.only_on_main), _problem(info)),
+        *(_commits_only_on_main(info), _problem(info)),
     )
+
+
+def _commits_only_on_main(info: BranchInfo) -> int | None:
+    return None if info.only_on_main is None else sum(len(job.commits) for job in info.only_on_main)
 
 
 BRANCHES = SystemTable(
@@ -115,7 +119,7 @@ BRANCHES = SystemTable(
     "branch_name STRING NOT NULL, create_time TIMESTAMP(3) WITH LOCAL TIME ZONE, first_snapshot_id BIGINT, "
     "latest_snapshot_id BIGINT, record_count BIGINT, created_from_tag STRING, branch_uuid STRING, "
     "state STRING NOT NULL, created_by STRING, expire_time TIMESTAMP(3) WITH LOCAL TIME ZONE, "
-    "snapshots_ahead BIGINT, snapshots_behind BIGINT, rows_ahead BIGINT, rows_behind BIGINT, only_on_main BIGINT NOT NULL, "
+    "snapshots_ahead BIGINT, snapshots_behind BIGINT, rows_ahead BIGINT, rows_behind BIGINT, only_on_main BIGINT, "
     "problem STRING",
     _branches,
 )
@@ -129,7 +133,7 @@ def _only_on_main(view: View) -> Rows:
             *(commit.reason, job.bring, None),
         )
         for info in others
-        for job in info.only_on_main
+        for job in info.only_on_main or ()
         for commit in job.commits
     ]
     rows += [

@@ -87,13 +87,13 @@ def _of_branch(info: BranchInfo) -> str:
         return f"{info.name}: made by another engine{_head(info)}"
     by = "" if info.created_by is None else f" by {info.created_by}"
     until = "" if info.expires is None else f", kept until {moment(info.expires)}"
-    lacks = "".join(f"\nonly main has {job}" for job in info.only_on_main)
+    lacks = "".join(f"\nonly main has {job}" for job in info.only_on_main or ())
     return f"{info.name}{_head(info)}\n{_moved(info)}\ncreated {moment(info.created)}{by}{until}{lacks}"
 
 
 def _head(info: BranchInfo) -> str:
     if info.head is None:
-        return ", without snapshots"
+        return ", without snapshots" if info.problem is None else ", whose newest snapshot cannot be read"
     rows = "" if info.rows is None else f", {info.rows:,} rows"
     return f": snapshot {info.head} of {moment(info.head_time)}{rows}"
 

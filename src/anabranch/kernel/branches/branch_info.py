@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.fork import Fork
@@ -15,6 +17,8 @@ from anabranch.kernel.log.fork_pins import fork_snapshot
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.provenance.coverage import Gaps, JobOnMain, by_job
 from anabranch.tabular import Glance, Shown, time_text
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,7 +60,7 @@ class BranchInfo(Shown):
     """Number of rows it has grown by since the fork."""
     rows_behind: int | None = None
     """Number of rows main has grown by since the fork."""
-    only_on_main: tuple[JobOnMain, ...] = ()
+    only_on_main: tuple[JobOnMain, ...] | None = None
     """Commits that main has and the branch will not get by itself, per job."""
     problem: str | None = None
     """Why not all of this is known: a file that cannot be read."""
@@ -67,7 +71,8 @@ class BranchInfo(Shown):
         return f"<{self._glance().title}>"
 
     def _glance(self) -> Glance:
-        head = "no snapshot" if self.head is None else f"snapshot {self.head}"
+        none = "no snapshot" if self.problem is None else "newest snapshot cannot be read"
+        head = none if self.head is None else f"snapshot {self.head}"
         known = (
             *(
                 ("tag", self.tag),
@@ -77,7 +82,7 @@ class BranchInfo(Shown):
             *(("created by", self.created_by), ("expires", time_text(self.expires)), ("rows", self.rows)),
             *(("snapshots ahead", self.snapshots_ahead), ("snapshots behind", self.snapshots_behind)),
             *(("rows ahead", self.rows_ahead), ("rows behind", self.rows_behind)),
-            *(("only main has", "; ".join(map(str, self.only_on_main))), ("problem", self.problem)),
+            *(("only main has", "; ".join(map(str, self.only_on_main or ()))), ("problem", self.problem)),
         )
         rows = [(name, value) for name, value in known if value not in (None, "")]
         return Glance(f"Branch {self.name}, {self.state.value}, {head}", (), ("", ""), rows)
@@ -92,41 +97,60 @@ def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInf
         main: the main branch.
         gaps: finds what only main has, by reading all commits since the oldest branch; None to skip that.
     """
-    of_main, head = BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, None), None
-    try:
-        of_main = replace(of_main, uuid=main.branch_uuid)
-        head = main.snapshots.head()
-        of_main = _at_head(of_main, head)
-    except CorruptTableError as error:
-        of_main = _damaged(of_main, error)
+    read = _Reader()
+    of_main = BranchInfo(MAIN_BRANCH, main.branch, BranchState.READY, True, None, only_on_main=())
+    of_main = replace(of_main, uuid=read(lambda: main.branch_uuid))
+    head = read(main.snapshots.head)
+    of_main = read.told(_at_head(of_main, head))
     names = [name for name in branch_names(main) if name != main.branch]
     found = each(partial(_info, main, head, gaps), names, at=main.storage)
     return [of_main, *(info for info in found if info.state is not BranchState.ABSENT)]
 
 
 def _info(main: TableContext, main_head: Snapshot | None, gaps: Gaps | None, name: str) -> BranchInfo:
-    branch = main.on_branch(name)
+    branch, read = main.on_branch(name), _Reader()
     info = BranchInfo(name, name, state_of(branch), False, None)
-    try:  # each needs what is read before it
-        head = branch.snapshots.head()
-        info = _at_head(info, head)
-        fork = branch.fork
-        info = replace(info, uuid=branch.branch_uuid if info.state is BranchState.READY else None)
-        if fork is None:
-            return info
-        info = _with_fork(info, fork, None, head, main_head)
-        info = _with_fork(info, fork, fork_snapshot(branch, main), head, main_head)
-        if gaps is None or info.state is not BranchState.READY:
-            return info
-        return replace(info, only_on_main=by_job(gaps(main, branch), main.name, name))
-    except CorruptTableError as error:
-        return _damaged(info, error)
+    fork = read(lambda: branch.fork)
+    if info.state is BranchState.READY and not read.has_failed:
+        info = replace(info, uuid=read(lambda: branch.branch_uuid))
+    head = read(branch.snapshots.head)
+    info = _at_head(info, head)
+    if fork is None:
+        return read.told(info)
+    begun = read(lambda: fork_snapshot(branch, main))
+    info = _with_fork(info, fork, begun, head, main_head)
+    # What is not whole is not compared: fewer commits than there are would look as if main had nothing of its own.
+    if gaps is not None and info.state is BranchState.READY and not read.has_failed:
+        only = read(lambda: by_job(gaps(main, branch), main.name, name))
+        info = replace(info, only_on_main=only)
+    return read.told(info)
 
 
-def _damaged(info: BranchInfo, error: CorruptTableError) -> BranchInfo:
-    """Return what is known of a branch, and why no more is; one of which not even the identity is known is damaged."""
-    state = info.state if info.uuid is not None else BranchState.DAMAGED
-    return replace(info, state=state, problem=error.message, hint=error.hint)
+class _Reader:
+    """Reads parts of a summary one by one, each of which may be damaged; keeps the first error."""
+
+    def __init__(self) -> None:
+        self._error: CorruptTableError | None = None
+
+    def __call__(self, part: Callable[[], T]) -> T | None:
+        """Return a part; None if it cannot be read."""
+        try:
+            return part()
+        except CorruptTableError as error:
+            self._error = self._error or error
+            return None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a part could not be read."""
+        return self._error is not None
+
+    def told(self, info: BranchInfo) -> BranchInfo:
+        """Return the summary with its problem, if there is one; a branch whose identity is not known is damaged."""
+        if self._error is None:
+            return info
+        state = info.state if info.uuid is not None else BranchState.DAMAGED
+        return replace(info, state=state, problem=self._error.message, hint=self._error.hint)
 
 
 def _with_fork(

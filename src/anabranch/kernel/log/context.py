@@ -11,6 +11,7 @@ from anabranch.format.records.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.format.records.layout import Layout
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.cache import SHARED, MetadataCache
 from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.parallel import reading
@@ -155,7 +156,7 @@ class TableContext:
             rest = (
                 "put the file back from a copy of the table's folder."
                 if self._was_ever_main()
-                else f"`delete-branch --name {self.branch}` removes the branch."
+                else f"`{command_line('delete-branch', self.name, '--name', self.branch)}` removes the branch."
             )
             hint = f"`repair` makes it again where that can be; else {rest}"
             raise CorruptTableError(error.message.removeprefix(f"{path}: "), path=path, hint=hint) from error
