@@ -66,7 +66,10 @@ def _places(table, path, count):
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
-        *(pytest.param(path, True, id=f"{path}-hint") for path in FILES),
+        *(
+            pytest.param(path, True, id=f"{path}-hint", marks=[pytest.mark.long] * (path in FILES[:2]))
+            for path in FILES
+        ),
         pytest.param(FILES[2], False, id=f"{FILES[2]}-no hint"),  # of the newest, which the hint leads to
         *(
             pytest.param(path, False, id=f"{path}-no hint", marks=pytest.mark.long)

@@ -35,6 +35,7 @@ def test_rows_keep_their_meaning_through_many_changes(seed):
     _run(seed, 150)
 
 
+@pytest.mark.long
 def test_the_histories_hold_what_they_are_about():
     model = _run(2, 60)
     assert len(model.table.schemas()) > 5 < model.refused

@@ -245,7 +245,9 @@ def test_a_commit_that_lands_meanwhile(table, when, number):
     assert ids_of(table)[-1] == 60
 
 
-@pytest.mark.parametrize("expired", [False, True], ids=["retained", "expired"])
+@pytest.mark.parametrize(
+    "expired", [pytest.param(False, marks=pytest.mark.long), True], ids=["retained", "expired"]
+)
 def test_killed_at_every_storage_call(table, expired):
     table.create_tag("good", snapshot=2)
     if expired:

@@ -134,6 +134,8 @@ OF_OWN_TASKS = {
     "spark/lineage/plans.py",
     # Functions in a plan, which only the program itself can have put there, unless its Spark serves others.
     "spark/lineage/given_values.py",
+    # The same in a plan of Spark Connect, which this process has not sent yet.
+    "spark/lineage/connect_lineage.py",
 }
 PROGRAMS = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}
 

@@ -72,6 +72,7 @@ def story(spark, warehouse, tmp_path):
     return Story(spark, warehouse, tmp_path / "in %20")
 
 
+@pytest.mark.long
 def test_each_file_is_read_once_after_a_log_that_was_compacted_since(story):
     """Twelve batches: Spark has joined the first ten entries of its log, and removed them some minutes later."""
     story.feed(3, 1)

@@ -109,8 +109,15 @@ BAD = {
 """Records that can be read, and records that cannot, by format."""
 
 
-@pytest.mark.parametrize("form", ["json", "csv"])
-@pytest.mark.parametrize("on_error", ["dead-letter", "skip"])
+@pytest.mark.parametrize(
+    ("form", "on_error"),
+    [
+        ("json", "dead-letter"),
+        pytest.param("csv", "dead-letter", marks=pytest.mark.long),
+        pytest.param("json", "skip", marks=pytest.mark.long),
+        ("csv", "skip"),
+    ],
+)
 def test_records_that_cannot_be_read_are_kept_or_left_out(spark, warehouse, tmp_path, broker, form, on_error):
     dst, topic = make_table(warehouse, "db.dst"), broker.new_topic(1)
     values = {"value.format": form, "value.schema": "id BIGINT NOT NULL", "value.on-error": on_error}

@@ -278,6 +278,7 @@ def test_where_the_jvm_does_not_answer_the_proxy_does(spark, jvm, monkeypatch, c
     ]
 
 
+@pytest.mark.long
 def test_a_proxy_with_answers_is_let_go(jvm):
     pool = jvm.gateway.gateway_property.pool
     for _ in range(20):

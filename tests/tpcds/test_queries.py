@@ -7,7 +7,7 @@ from tests.tpcds.queries import in_total_order
 
 pytestmark = pytest.mark.spark
 
-SHORT = (1, 5, 22, 38, 51, 97)
+SHORT = (1, 22, 38, 51, 97)
 """Decimals, dates, nulls, outer joins, windows, roll-ups, sets, partitions that a join leaves out."""
 SCALE, LARGER = 0.01, 0.1
 
