@@ -8,218 +8,61 @@ because other engines may own them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-from zoneinfo import ZoneInfo
+from collections.abc import Mapping
+from typing import Any
 
 from anabranch.errors import OptionError, did_you_mean, nearest
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Option(Generic[T]):
-    """One option: how its text is read and what holds when it is absent."""
-
-    key: str
-    parse: Callable[[str], T]
-    default: T
-    meaning: str
-    kind: str
-
-    def of(self, options: Mapping[str, str]) -> T:
-        """The option's value in `options`. Raises `OptionError` naming the key."""
-        text = options.get(self.key)
-        if text is None:
-            return self.default
-        try:
-            return self.parse(str(text))
-        except ValueError as error:
-            raise OptionError(
-                f"option '{self.key}' is '{text}', which is no {self.kind}",
-                hint=f"{self.meaning} Default: {self.default}.",
-            ) from error
-
-
-LONGEST = 2**63 - 1
-"""The largest size, duration or whole number: those of Java, which other engines read them with."""
-_SIZE = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
-_SIZE_UNITS = {
-    "": 1, "b": 1, "bytes": 1,
-    "k": 1 << 10, "kb": 1 << 10, "kibibytes": 1 << 10,
-    "m": 1 << 20, "mb": 1 << 20, "mebibytes": 1 << 20,
-    "g": 1 << 30, "gb": 1 << 30, "gibibytes": 1 << 30,
-    "t": 1 << 40, "tb": 1 << 40, "tebibytes": 1 << 40,
-}  # fmt: skip
-_DURATION_UNITS = {
-    "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
-    "s": 1_000, "sec": 1_000, "secs": 1_000, "second": 1_000, "seconds": 1_000,
-    "": 1, "m": 60_000, "min": 60_000, "mins": 60_000, "minute": 60_000, "minutes": 60_000,
-    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
-}  # fmt: skip
-
-
-def _scaled(text: str, units: Mapping[str, int]) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None or match[2].lower() not in units:
-        raise ValueError(text)
-    value = int(match[1]) * units[match[2].lower()]
-    if value > LONGEST:
-        raise ValueError(text)
-    return value
-
-
-def parse_size(text: str) -> int:
-    """Bytes from text such as ``256 MB`` or ``8mb``; units are powers of 1024. Raises `ValueError`."""
-    return _scaled(text, _SIZE_UNITS)
-
-
-def parse_duration(text: str) -> int:
-    """Milliseconds from text such as ``1 h``, ``30 s`` or ``500 ms``. Raises `ValueError`."""
-    return _scaled(text, _DURATION_UNITS)
-
-
-def parse_bool(text: str) -> bool:
-    """``true`` or ``false`` in any case. Raises `ValueError`."""
-    match text.strip().lower():
-        case "true":
-            return True
-        case "false":
-            return False
-        case _:
-            raise ValueError(text)
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if abs(value) > LONGEST:
-        raise ValueError(text)
-    return value
-
-
-def _at_least(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = _whole(text)
-        if value < least:
-            raise ValueError(text)
-        return value
-
-    return parse
-
-
-def _text(key: str, default: str | None, meaning: str) -> Option[str | None]:
-    return Option(key, str, default, meaning, "text")
-
-
-def _required_text(key: str, default: str, meaning: str) -> Option[str]:
-    return Option(key, str, default, meaning, "text")
-
-
-def _integer(key: str, default: int, meaning: str) -> Option[int]:
-    return Option(key, _whole, default, meaning, "whole number")
-
-
-def _bounded(key: str, default: int, least: int, most: int, meaning: str) -> Option[int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not least <= value <= most:
-            raise ValueError(text)
-        return value
-
-    return Option(key, parse, default, meaning, f"whole number from {least} to {most}")
-
-
-def _spelled(key: str, default: str, pattern: str, meaning: str, kind: str) -> Option[str]:
-    """Text of one form, in any case."""
-
-    def parse(text: str) -> str:
-        if re.fullmatch(pattern, text.strip(), re.IGNORECASE) is None:
-            raise ValueError(text)
-        return text
-
-    return Option(key, parse, default, meaning, kind)
-
-
-def _count(key: str, default: int, meaning: str) -> Option[int]:
-    return Option(key, _at_least(1), default, meaning, "whole number above 0")
-
-
-def _limit(key: str, meaning: str) -> Option[int | None]:
-    return Option(key, _at_least(1), None, meaning, "whole number above 0")
-
-
-def _flag(key: str, default: bool, meaning: str) -> Option[bool]:
-    return Option(key, parse_bool, default, meaning, "true or false")
-
-
-def _size(key: str, default: str, meaning: str) -> Option[int]:
-    return Option(key, parse_size, parse_size(default), meaning, "size such as '128 MB'")
-
-
-def _optional_size(key: str, meaning: str) -> Option[int | None]:
-    return Option(key, parse_size, None, meaning, "size such as '128 MB'")
-
-
-def _duration(key: str, default: str, meaning: str) -> Option[int]:
-    return Option(key, parse_duration, parse_duration(default), meaning, "duration such as '30 s'")
-
-
-def _optional_duration(key: str, meaning: str) -> Option[int | None]:
-    return Option(key, parse_duration, None, meaning, "duration such as '30 s'")
-
-
-def _choice(key: str, default: str, choices: tuple[str, ...], meaning: str) -> Option[str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(text)
-        return text
-
-    return Option(key, parse, default, meaning, "one of " + ", ".join(choices))
-
-
-def _zone(key: str, default: str | None, meaning: str) -> Option[str | None]:
-    def parse(text: str) -> str:
-        try:
-            return ZoneInfo(text).key
-        except (KeyError, OSError) as error:
-            raise ValueError(text) from error
-
-    return Option(key, parse, default, meaning, "time zone such as 'Europe/Berlin'")
-
+from anabranch.option_kinds import (
+    Option,
+    at_least,
+    bounded,
+    choice,
+    count,
+    duration,
+    flag,
+    integer,
+    limit,
+    optional_duration,
+    optional_size,
+    parse_size,
+    required_text,
+    size,
+    spelled,
+    text,
+    zone,
+)
 
 # Layout of the table
-BUCKET = _integer("bucket", -1, "-1 for a scalable table; N for a queue of N buckets.")
-BUCKET_KEY = _text("bucket-key", None, "Comma-separated columns that decide the bucket of a row.")
-FILE_FORMAT = _choice(
+BUCKET = integer("bucket", -1, "-1 for a scalable table; N for a queue of N buckets.")
+BUCKET_KEY = text("bucket-key", None, "Comma-separated columns that decide the bucket of a row.")
+FILE_FORMAT = choice(
     "file.format",
     "parquet",
     ("parquet", "orc", "avro"),
     "Format of data files; orc and avro are read, and only parquet is written.",
 )
-FILE_COMPRESSION = _spelled(
+FILE_COMPRESSION = spelled(
     "file.compression",
     "zstd",
     "zstd|lz4|snappy|gzip|none|uncompressed",
     "Compression of data files: zstd, lz4, snappy, gzip or none.",
     "compression of data files",
 )
-ZSTD_LEVEL = _bounded("file.compression.zstd-level", 1, -131072, 22, "Level of zstd for data files.")
-FILE_CHECKSUM = _flag(
+ZSTD_LEVEL = bounded("file.compression.zstd-level", 1, -131072, 22, "Level of zstd for data files.")
+FILE_CHECKSUM = flag(
     "file.checksum",
     True,
     "Whether every page of new data files has a checksum, and reads check those that there are. Rewriting files, as "
     "compaction does, always checks.",
 )
-TARGET_FILE_SIZE = _size("target-file-size", "256 MB", "A data file is closed at about this many bytes.")
-PARTITION_DEFAULT_NAME = _required_text(
+TARGET_FILE_SIZE = size("target-file-size", "256 MB", "A data file is closed at about this many bytes.")
+PARTITION_DEFAULT_NAME = required_text(
     "partition.default-name", "__DEFAULT_PARTITION__", "Folder name of null and blank partition values."
 )
-PARTITION_LEGACY_NAME = _flag(
+PARTITION_LEGACY_NAME = flag(
     "partition.legacy-name", True, "Whether folder names spell dates as day numbers, as Paimon does."
 )
-STATS_MODE = _spelled(
+STATS_MODE = spelled(
     "metadata.stats-mode",
     "truncate(16)",
     r"none|counts|full|truncate\([1-9][0-9]{0,8}\)",
@@ -228,45 +71,45 @@ STATS_MODE = _spelled(
 )
 
 # Writing
-WRITE_ONLY = _flag(
+WRITE_ONLY = flag(
     "write-only", False, "Leave compaction and the expiry of snapshots to other jobs: this one only writes."
 )
-WRITE_BUFFER_SIZE = _size(
+WRITE_BUFFER_SIZE = size(
     "write-buffer-size", "256 MB", "Rows of all partitions together that a writing task holds in memory."
 )
-WRITE_BUFFER_FOR_APPEND = _flag(
+WRITE_BUFFER_FOR_APPEND = flag(
     "write-buffer-for-append",
     True,
     "Whether write-buffer-size bounds the rows in memory; if not, each partition holds a row group of its own.",
 )
-WRITE_BUFFER_SPILLABLE = _flag(
+WRITE_BUFFER_SPILLABLE = flag(
     "write-buffer-spillable",
     True,
     "Whether rows beyond write-buffer-size wait on local disk; if not, they are written to smaller files.",
 )
-WRITE_BUFFER_SPILL_SIZE = _optional_size(
+WRITE_BUFFER_SPILL_SIZE = optional_size(
     "write-buffer-spill.max-disk-size", "Most local disk that the waiting rows of a writing task may take."
 )
 WRITERS_PER_TASK_WARN: Option[int | None] = Option(
     "sink.writers-per-task.warn",
-    _at_least(0),
+    at_least(0),
     None,
     "Warn when one writing task has to write about this many buckets: partitions x buckets / tasks; 0 for never. "
     "100 when absent, 50 if write-only.",
     "whole number",
 )
-WATERMARK_SOURCE_COLUMN = _text(
+WATERMARK_SOURCE_COLUMN = text(
     "sink.watermark.source-column",
     None,
     "Column of the rows that says which source they come from, for example a partition of a topic: the watermark is "
     "the lowest over the sources. Not stored unless the table has such a column.",
 )
-WATERMARK_IDLE_TIMEOUT = _optional_duration(
+WATERMARK_IDLE_TIMEOUT = optional_duration(
     "scan.watermark.idle-timeout",
     "A source that brings no rows for this long does not hold the watermark back; every source does when absent.",
 )
 
-WATERMARK_MAX_AHEAD = _duration(
+WATERMARK_MAX_AHEAD = duration(
     "watermark.max-ahead",
     "1 d",
     "Event times that are further ahead of the writer's clock than this do not move the watermark: such rows are stored, "
@@ -274,179 +117,179 @@ WATERMARK_MAX_AHEAD = _duration(
 )
 
 # Compaction
-COMPACTION_MIN_FILE_NUM = _count(
+COMPACTION_MIN_FILE_NUM = count(
     "compaction.min.file-num",
     5,
     "Files that reach target-file-size together are compacted from this many on.",
 )
-COMPACTION_MAX_FILE_NUM = _count(
+COMPACTION_MAX_FILE_NUM = count(
     "compaction.max.file-num", 50, "This many small files are compacted even if they are smaller together."
 )
-FULL_COMPACTION_DELTA_COMMITS = _limit(
+FULL_COMPACTION_DELTA_COMMITS = limit(
     "full-compaction.delta-commits",
     "Compact fully after this many commits. A scalable table stores it as anabranch.full-compaction.delta-commits.",
 )
-FULL_COMPACTION_SCALABLE = _limit(
+FULL_COMPACTION_SCALABLE = limit(
     "anabranch.full-compaction.delta-commits",
     "The same, as scalable tables store it: other engines refuse a scalable table with the option of that name.",
 )
 
 # Snapshots, tags, savepoints
-SNAPSHOT_NUM_RETAINED_MIN = _count("snapshot.num-retained.min", 10, "Newest snapshots that never expire.")
-SNAPSHOT_NUM_RETAINED_MAX = _count(
+SNAPSHOT_NUM_RETAINED_MIN = count("snapshot.num-retained.min", 10, "Newest snapshots that never expire.")
+SNAPSHOT_NUM_RETAINED_MAX = count(
     "snapshot.num-retained.max", 2**31 - 1, "Older snapshots than this many expire whatever their age."
 )
-SNAPSHOT_TIME_RETAINED = _duration(
+SNAPSHOT_TIME_RETAINED = duration(
     "snapshot.time-retained", "1 h", "Snapshots older than this expire, down to snapshot.num-retained.min."
 )
-SNAPSHOT_EXPIRE_LIMIT = _count(
+SNAPSHOT_EXPIRE_LIMIT = count(
     "snapshot.expire.limit", 50, "Most snapshots that a writing job expires at once."
 )
 
-EXPIRE_GRACE = _duration(
+EXPIRE_GRACE = duration(
     "anabranch.expire-grace",
     "0 s",
     "A snapshot that was the newest within this time never expires, also where there are too many: for reads "
     "that were planned on it.",
 )
-CONSUMER_EXPIRATION_TIME = _optional_duration(
+CONSUMER_EXPIRATION_TIME = optional_duration(
     "consumer.expiration-time", "Consumers that have not moved for this long are removed; never when absent."
 )
-PARTITION_EXPIRATION_TIME = _optional_duration(
+PARTITION_EXPIRATION_TIME = optional_duration(
     "partition.expiration-time",
     "Partitions older than this expire when the table is maintained; never when absent.",
 )
-PARTITION_EXPIRATION_STRATEGY = _choice(
+PARTITION_EXPIRATION_STRATEGY = choice(
     "partition.expiration-strategy",
     "values-time",
     ("values-time", "update-time"),
     "What the age of a partition is counted from: the time that its values stand for, or its newest file.",
 )
-PARTITION_EXPIRATION_MAX_NUM = _count(
+PARTITION_EXPIRATION_MAX_NUM = count(
     "partition.expiration-max-num", 100, "Most partitions that expire at once, the oldest first."
 )
-PARTITION_TIMESTAMP_PATTERN = _text(
+PARTITION_TIMESTAMP_PATTERN = text(
     "partition.timestamp-pattern",
     None,
     "How the values of partition columns make a time, such as '$dt $hour:00'; the first column when absent.",
 )
-PARTITION_TIMESTAMP_FORMATTER = _text(
+PARTITION_TIMESTAMP_FORMATTER = text(
     "partition.timestamp-formatter",
     None,
     "How that time is written, such as yyyyMMdd; yyyy-MM-dd, with a time behind it or not, when absent.",
 )
-SAVEPOINT_CREATE_INTERVAL = _optional_duration(
+SAVEPOINT_CREATE_INTERVAL = optional_duration(
     "savepoint.create-interval",
     "Commits create a savepoint when this much time lies between the newest one's snapshot and theirs.",
 )
-TAG_AUTOMATIC_CREATION = _choice(
+TAG_AUTOMATIC_CREATION = choice(
     "tag.automatic-creation",
     "none",
     ("none", "process-time", "watermark", "batch"),
     "Whether commits create tags: for each past period of their time or watermark, or for each batch write.",
 )
-TAG_CREATION_PERIOD = _choice(
+TAG_CREATION_PERIOD = choice(
     "tag.creation-period",
     "daily",
     ("daily", "hourly", "two-hours"),
     "The period that an automatic tag stands for.",
 )
-TAG_CREATION_DELAY = _duration(
+TAG_CREATION_DELAY = duration(
     "tag.creation-delay", "0 ms", "How long after the end of its period a tag is created; less than a period."
 )
-TAG_PERIOD_FORMATTER = _choice(
+TAG_PERIOD_FORMATTER = choice(
     "tag.period-formatter",
     "with_dashes",
     ("with_dashes", "without_dashes", "without_dashes_and_spaces"),
     "How automatic tags spell their period: 2026-01-31 10, 20260131 10 or 2026013110.",
 )
-TAG_AUTOMATIC_COMPLETION = _flag(
+TAG_AUTOMATIC_COMPLETION = flag(
     "tag.automatic-completion", False, "Whether periods without a commit get an automatic tag as well."
 )
-TAG_NUM_RETAINED_MAX = _limit("tag.num-retained-max", "Older automatic tags than this many are deleted.")
-TAG_DEFAULT_TIME_RETAINED = _optional_duration(
+TAG_NUM_RETAINED_MAX = limit("tag.num-retained-max", "Older automatic tags than this many are deleted.")
+TAG_DEFAULT_TIME_RETAINED = optional_duration(
     "tag.default-time-retained",
     "How long new tags are kept when their creator does not say; for good if absent.",
 )
-TAG_BATCH_NAME = _text(
+TAG_BATCH_NAME = text(
     "tag.batch.customized-name", None, "Name of the tag after a batch write; batch-write-<day> when absent."
 )
-SINK_WATERMARK_TIME_ZONE = _zone(
+SINK_WATERMARK_TIME_ZONE = zone(
     "sink.watermark-time-zone", "UTC", "Time zone in which watermarks are cut into the periods of tags."
 )
-SINK_PROCESS_TIME_ZONE = _zone(
+SINK_PROCESS_TIME_ZONE = zone(
     "sink.process-time-zone",
     None,
     "Time zone in which commit times are cut into periods; the machine's when absent.",
 )
 
 # Manifests and commits
-MANIFEST_COMPRESSION = _choice(
+MANIFEST_COMPRESSION = choice(
     "manifest.compression", "zstd", ("zstd", "null", "deflate", "snappy"), "Compression of manifests."
 )
-MANIFEST_TARGET_SIZE = _size("manifest.target-file-size", "8 MB", "Manifests are merged up to this size.")
-MANIFEST_MERGE_MIN_COUNT = _count(
+MANIFEST_TARGET_SIZE = size("manifest.target-file-size", "8 MB", "Manifests are merged up to this size.")
+MANIFEST_MERGE_MIN_COUNT = count(
     "manifest.merge-min-count", 30, "Small manifests are merged when there are this many."
 )
-MANIFEST_FULL_COMPACTION_SIZE = _size(
+MANIFEST_FULL_COMPACTION_SIZE = size(
     "manifest.full-compaction-threshold-size",
     "16 MB",
     "Deleted entries are dropped from manifests once this many bytes have piled up.",
 )
-COMMIT_MAX_RETRIES = _integer(
+COMMIT_MAX_RETRIES = integer(
     "commit.max-retries", 10, "Commit rounds without progress by any writer before giving up."
 )
-COMMIT_TIMEOUT = _optional_duration("commit.timeout", "How long a commit may keep trying.")
-COMMIT_MIN_RETRY_WAIT = _duration("commit.min-retry-wait", "10 ms", "First wait between commit rounds.")
-COMMIT_MAX_RETRY_WAIT = _duration("commit.max-retry-wait", "10 s", "Longest wait between commit rounds.")
-DYNAMIC_PARTITION_OVERWRITE = _flag(
+COMMIT_TIMEOUT = optional_duration("commit.timeout", "How long a commit may keep trying.")
+COMMIT_MIN_RETRY_WAIT = duration("commit.min-retry-wait", "10 ms", "First wait between commit rounds.")
+COMMIT_MAX_RETRY_WAIT = duration("commit.max-retry-wait", "10 s", "Longest wait between commit rounds.")
+DYNAMIC_PARTITION_OVERWRITE = flag(
     "dynamic-partition-overwrite",
     True,
     "Overwriting a partitioned table replaces only the partitions present in the new data.",
 )
-LEDGER_TIME_RETAINED = _duration(
+LEDGER_TIME_RETAINED = duration(
     "sink.ledger.time-retained", "30 d", "How long the exactly-once ledger remembers expired commits."
 )
-JOB_STATE_RETAINED = _optional_duration(
+JOB_STATE_RETAINED = optional_duration(
     "job.state.retained",
     "How long the state of a job is kept for a tag, savepoint or branch of the table that it writes, counted from the "
     "snapshot; as long as that is there if absent. A correction from there takes the state over, or makes it again from "
     "the sources.",
 )
-SINK_ON_REPLACE = _choice(
+SINK_ON_REPLACE = choice(
     "sink.on-replace",
     "fail",
     ("fail", "follow"),
     "What a streaming query that wrote to main does when another branch was put in its place: stop, because the job of "
     "that branch does its work, or write to the new main.",
 )
-REPLACED_MAIN_TIME_RETAINED = _duration(
+REPLACED_MAIN_TIME_RETAINED = duration(
     "branch.replaced-main.time-retained",
     "1 d",
     "How long a replaced main is kept as main@<n> before maintain drops it; 0 ms drops it at once.",
 )
-BRANCH_SEAL_TIMEOUT = _duration(
+BRANCH_SEAL_TIMEOUT = duration(
     "branch.seal.timeout",
     "30 s",
     "How long writers wait for a replacement of main to be decided before main stays as it is.",
 )
 
 # Reading
-BRANCH = _text("branch", None, "Branch to read or write; main when absent.")
-SPLIT_TARGET_SIZE = _size("source.split.target-size", "128 MB", "Files are packed into splits of this size.")
-SPLIT_OPEN_FILE_COST = _size(
+BRANCH = text("branch", None, "Branch to read or write; main when absent.")
+SPLIT_TARGET_SIZE = size("source.split.target-size", "128 MB", "Files are packed into splits of this size.")
+SPLIT_OPEN_FILE_COST = size(
     "source.split.open-file-cost", "4 MB", "Least weight of a file when packing splits."
 )
-SCAN_MODE = _choice(
+SCAN_MODE = choice(
     "scan.mode",
     "default",
     ("default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp"),
     "Where a stream begins: latest-full (or full), latest, from-snapshot, from-snapshot-full or from-timestamp. "
     "default is the mode of the option that names a moment, and latest-full where there is none.",
 )
-SCAN_SNAPSHOT_ID = _limit("scan.snapshot-id", "Snapshot to read, or to start a stream from.")
-SCAN_TAG_NAME = _text("scan.tag-name", None, "Tag to read, by its exact name.")
-SCAN_SAVEPOINT_ID = _limit("scan.savepoint-id", "Savepoint to read.")
+SCAN_SNAPSHOT_ID = limit("scan.snapshot-id", "Snapshot to read, or to start a stream from.")
+SCAN_TAG_NAME = text("scan.tag-name", None, "Tag to read, by its exact name.")
+SCAN_SAVEPOINT_ID = limit("scan.savepoint-id", "Savepoint to read.")
 SCAN_WATERMARK: Option[int | None] = Option(
     "scan.watermark",
     int,
@@ -454,12 +297,12 @@ SCAN_WATERMARK: Option[int | None] = Option(
     "Read the first snapshot whose watermark is at least this (epoch milliseconds).",
     "number",
 )
-SCAN_EXACT = _flag(
+SCAN_EXACT = flag(
     "scan.exact",
     False,
     "Whether a read by time or watermark fails unless it is sure what the table was at that moment.",
 )
-SCAN_PUBLISHED = _flag(
+SCAN_PUBLISHED = flag(
     "scan.published",
     False,
     "Whether a read by time sees what readers saw then, whatever was corrected since, and not the corrected history.",
@@ -467,14 +310,14 @@ SCAN_PUBLISHED = _flag(
 SCAN_TIMESTAMP_MILLIS: Option[int | None] = Option(
     "scan.timestamp-millis", int, None, "Read the table as of this moment (epoch milliseconds).", "number"
 )
-SCAN_ON_OVERWRITE = _choice(
+SCAN_ON_OVERWRITE = choice(
     "scan.on-overwrite",
     "fail",
     ("fail", "skip", "added", "changes"),
     "What a stream does at a commit that takes rows away: stop, pass over it, deliver the rows it added, or deliver "
     "what it took away and added, told apart by a column _change.",
 )
-SCAN_ON_REPLACE = _choice(
+SCAN_ON_REPLACE = choice(
     "scan.on-replace",
     "fail",
     ("fail", "continue", "replay", "changes"),
@@ -482,12 +325,12 @@ SCAN_ON_REPLACE = _choice(
     "the source positions of the old one, go back to where the two parted, or deliver what differs, told apart by a "
     "column _change.",
 )
-SCAN_PLAN_SORT_PARTITION = _flag(
+SCAN_PLAN_SORT_PARTITION = flag(
     "scan.plan-sort-partition",
     False,
     "Whether a stream delivers partitions by their values, nulls first, and not by when they were created.",
 )
-SCAN_LATE_ROWS = _choice(
+SCAN_LATE_ROWS = choice(
     "scan.late-rows",
     "keep",
     ("keep", "drop", "only"),
@@ -501,49 +344,49 @@ SCAN_BOUNDED_WATERMARK: Option[int | None] = Option(
     "A stream ends before the first snapshot whose watermark is larger than this (epoch milliseconds).",
     "number",
 )
-ALIGNMENT_GROUP = _text(
+ALIGNMENT_GROUP = text(
     "scan.watermark.alignment.group", None, "Streams of one group keep together in event time."
 )
-ALIGNMENT_MAX_DRIFT = _optional_duration(
+ALIGNMENT_MAX_DRIFT = optional_duration(
     "scan.watermark.alignment.max-drift",
     "How far in event time a stream may be ahead of the slowest one of its group before it waits.",
 )
-ALIGNMENT_TIMEOUT = _duration(
+ALIGNMENT_TIMEOUT = duration(
     "scan.watermark.alignment.timeout",
     "1 min",
     "A stream that gives no sign of life, or has nothing to read, for this long is not waited for by its group.",
 )
-MAX_FILES_PER_TRIGGER = _limit("read.stream.maxFilesPerTrigger", "Most data files in one micro-batch.")
+MAX_FILES_PER_TRIGGER = limit("read.stream.maxFilesPerTrigger", "Most data files in one micro-batch.")
 MAX_BYTES_PER_TRIGGER: Option[int | None] = Option(
     "read.stream.maxBytesPerTrigger", parse_size, None, "Most bytes in one micro-batch.", "size"
 )
-MAX_ROWS_PER_TRIGGER = _limit("read.stream.maxRowsPerTrigger", "Most rows in one micro-batch.")
-MIN_ROWS_PER_TRIGGER = _limit(
+MAX_ROWS_PER_TRIGGER = limit("read.stream.maxRowsPerTrigger", "Most rows in one micro-batch.")
+MIN_ROWS_PER_TRIGGER = limit(
     "read.stream.minRowsPerTrigger",
     "A micro-batch waits for so many rows, but no longer than read.stream.maxTriggerDelayMs.",
 )
 MAX_TRIGGER_DELAY: Option[int | None] = Option(
     "read.stream.maxTriggerDelayMs",
-    _at_least(0),
+    at_least(0),
     None,
     "How long after the last micro-batch the next one waits for read.stream.minRowsPerTrigger, in milliseconds.",
     "whole number",
 )
-CONSUMER_ID = _text(
+CONSUMER_ID = text(
     "consumer-id",
     None,
     "Consumer of a stream: it remembers how far the stream has come, and keeps what comes next from expiring.",
 )
-SCAN_WATERMARK_COLUMN = _flag(
+SCAN_WATERMARK_COLUMN = flag(
     "scan.watermark-column",
     False,
     "Whether a stream has a column _watermark with the table's watermark; lake.read_stream sets and uses it.",
 )
 
 # Reads and writes through Spark
-WAREHOUSE = _text("warehouse", None, "Path or URL of the warehouse.")
-PATH = _text("path", None, "Name of the table (db.t), or its own path or URL.")
-SCAN_FILTER = _text(
+WAREHOUSE = text("warehouse", None, "Path or URL of the warehouse.")
+PATH = text("path", None, "Name of the table (db.t), or its own path or URL.")
+SCAN_FILTER = text(
     "scan.filter",
     None,
     "SQL condition on the table's columns; files that cannot match are not read, other rows are dropped.",
@@ -555,44 +398,44 @@ SCAN_COLUMNS: Option[tuple[str, ...] | None] = Option(
     "Comma-separated columns to read; the others are not read from storage.",
     "list of columns",
 )
-SCAN_VERSION = _text(
+SCAN_VERSION = text(
     "scan.version",
     None,
     "Moment to read: a snapshot's id, snapshot.N, savepoint.N, watermark-N, or a tag's name.",
 )
-INCREMENTAL_BETWEEN = _text(
+INCREMENTAL_BETWEEN = text(
     "incremental-between",
     None,
     "Read the rows that were added after the first and up to the second of two snapshots, savepoints or tags, for example "
     "5,10. In Python and in SQL without Spark.",
 )
-INCREMENTAL_BETWEEN_TIMESTAMP = _text(
+INCREMENTAL_BETWEEN_TIMESTAMP = text(
     "incremental-between-timestamp",
     None,
     "The same between two times, each of which stands for the newest snapshot then.",
 )
-SCAN_START_OFFSET = _text(
+SCAN_START_OFFSET = text(
     "scan.start-offset",
     None,
     "Where a new stream begins, exactly: an offset as JSON, as the checkpoint of a query has it. In place of `scan.mode`.",
 )
-SCAN_TIMESTAMP = _text(
+SCAN_TIMESTAMP = text(
     "scan.timestamp", None, "Read the table as of this time, for example 2026-01-01 00:00:00."
 )
-OVERWRITE_PARTITION = _text(
+OVERWRITE_PARTITION = text(
     "overwrite.partition",
     None,
     "The partition that mode('overwrite') replaces, for example dt=2026-01-01/hour=3.",
 )
 OVERWRITE_IF_UNCHANGED_SINCE: Option[int | None] = Option(
     "overwrite.if-unchanged-since",
-    _at_least(0),
+    at_least(0),
     None,
     "Number of the snapshot that was read: mode('overwrite') fails if rows that it replaces were changed after it.",
     "whole number",
 )
 
-MERGE_SCHEMA = _flag(
+MERGE_SCHEMA = flag(
     "mergeSchema",
     False,
     "Whether a batch that is written adds the columns that the table lacks, and widens columns within their kind, as "
@@ -600,31 +443,31 @@ MERGE_SCHEMA = _flag(
 )
 
 # Ours alone
-TABLE_UUID = _text("anabranch.table-uuid", None, "Identity of the table, written when it is created.")
-BUCKET_KEY_ASSIGNED = _flag(
+TABLE_UUID = text("anabranch.table-uuid", None, "Identity of the table, written when it is created.")
+BUCKET_KEY_ASSIGNED = flag(
     "anabranch.bucket-key.assigned",
     False,
     "Written when a queue of one bucket is created without a bucket-key: the one it has is there for other engines.",
 )
-LINEAGE_ENTRY = _text(
+LINEAGE_ENTRY = text(
     "anabranch.lineage",
     None,
     "Where the rows of a write come from; set by Anabranch itself, where it has to travel.",
 )
-LOOKED_UP = _text(
+LOOKED_UP = text(
     "anabranch.looked-up",
     None,
     "What the function of a job read while it made the query; set by Anabranch itself, where it has to travel.",
 )
-STREAM_SCHEMA = _text(
+STREAM_SCHEMA = text(
     "anabranch.stream-schema",
     None,
     "The columns that a stream began with, as JSON; set by Anabranch itself, where they have to travel.",
 )
-CODE_VERSION = _text(
+CODE_VERSION = text(
     "anabranch.code-version", None, "Version of the job's code, for lineage; a git commit, say."
 )
-LINEAGE_INDEX = _text(
+LINEAGE_INDEX = text(
     "lineage.index",
     None,
     "Where the lineage index of the warehouse is: a URL of PostgreSQL or of a file of SQLite, or the path of such a file. "
@@ -632,7 +475,7 @@ LINEAGE_INDEX = _text(
 )
 CHECK_PREFIX = "anabranch.check."
 """How options begin that hold a condition on every row; what follows is its name."""
-JOB = _text("anabranch.job", None, "Name of the job that writes, for exactly-once commits and lineage.")
+JOB = text("anabranch.job", None, "Name of the job that writes, for exactly-once commits and lineage.")
 
 ALL: tuple[Option[Any], ...] = tuple(value for value in list(globals().values()) if isinstance(value, Option))
 _BY_KEY = {option.key: option for option in ALL}

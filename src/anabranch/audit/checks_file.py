@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import yaml
 
 from anabranch.errors import InvalidInputError, did_you_mean
-from anabranch.options import parse_duration
+from anabranch.option_kinds import parse_duration
 
 _MOST_CHARACTERS = 1 << 18
 _MOST_DIGITS = 400

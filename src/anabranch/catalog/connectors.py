@@ -15,7 +15,7 @@ from anabranch.errors import AlreadyExistsError, InvalidNameError, NotFoundError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import check_database_name, check_table_name
 from anabranch.format.types.data_types import Field
-from anabranch.options import Option
+from anabranch.option_kinds import Option
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.protocol import Storage
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from anabranch.errors import InvalidInputError, OptionError
 from anabranch.jobs.task import Policy
-from anabranch.options import parse_duration
+from anabranch.option_kinds import parse_duration
 
 _AVAILABLE_NOW: Final = "available-now"
 

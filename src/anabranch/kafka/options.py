@@ -17,7 +17,7 @@ from anabranch.kafka import values
 from anabranch.kafka.client import ClientConfig
 from anabranch.kafka.offsets import EARLIEST, LATEST, Offsets, TopicPartition, from_json, ids_from_json
 from anabranch.kafka.values import ValueSettings, value_settings
-from anabranch.options import Option, parse_bool, parse_duration
+from anabranch.option_kinds import Option, at_least, parse_bool, parse_duration
 
 T = TypeVar("T")
 
@@ -170,16 +170,6 @@ def _by_partition(text: str, *, lowest: int) -> Offsets:
     return offsets
 
 
-def _at_least(lowest: int) -> Any:
-    def parse(text: str) -> int:
-        value = int(text)
-        if value < lowest:
-            raise ValueError(text)
-        return value
-
-    return parse
-
-
 def _latest_if_no_time(text: str) -> bool:
     match text.strip().lower():
         case "error":
@@ -219,7 +209,7 @@ STARTING_OFFSETS = _optional(
 )
 STARTING_TIME = _optional(
     "startingTimestamp",
-    _at_least(0),
+    at_least(0),
     "Begin with the first record of that time or later, in epoch milliseconds.",
     "number of epoch milliseconds",
 )
@@ -245,7 +235,7 @@ ENDING_OFFSETS = _optional(
 )
 ENDING_TIME = _optional(
     "endingTimestamp",
-    _at_least(0),
+    at_least(0),
     "A batch read ends before the first record of that time or later, in epoch milliseconds.",
     "number of epoch milliseconds",
 )
@@ -265,7 +255,7 @@ FAIL_ON_LOSS = Option(
 )
 PATIENCE = Option(
     "kafkaConsumer.pollTimeoutMs",
-    _at_least(1),
+    at_least(1),
     120_000,
     "How long a read waits for a broker that does not answer, in milliseconds.",
     "number of milliseconds",
@@ -279,22 +269,22 @@ COMMIT_GROUP = _optional(
 )
 MIN_PARTITIONS = _optional(
     "minPartitions",
-    _at_least(1),
+    at_least(1),
     "At least so many Spark tasks: large ranges of offsets are cut into several. By default one for each partition.",
     _COUNT,
 )
 MAX_RECORDS = _optional(
-    "maxRecordsPerPartition", _at_least(1), "At most so many offsets for one Spark task.", _COUNT
+    "maxRecordsPerPartition", at_least(1), "At most so many offsets for one Spark task.", _COUNT
 )
 MAX_PER_TRIGGER = _optional(
     "maxOffsetsPerTrigger",
-    _at_least(1),
+    at_least(1),
     "At most so many offsets in a batch, divided by how much each partition has waiting.",
     _COUNT,
 )
 MIN_PER_TRIGGER = _optional(
     "minOffsetsPerTrigger",
-    _at_least(1),
+    at_least(1),
     "A batch begins only when so many offsets wait, or after maxTriggerDelay.",
     _COUNT,
 )

@@ -22,7 +22,7 @@ from anabranch.format.schema.ddl import parse_columns
 from anabranch.format.types.data_types import DecimalType, Field
 from anabranch.kafka.converters import BadValueError, Convert, row_of, row_of_texts, struct_of
 from anabranch.kafka.registry import Registry
-from anabranch.options import Option
+from anabranch.option_kinds import Option
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

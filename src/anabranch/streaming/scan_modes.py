@@ -32,6 +32,7 @@ from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.kernel.log.ref_log import find_tag
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, named_moment, to_millis
 from anabranch.kernel.refs.time_travel import retained_at
+from anabranch.option_kinds import Option
 from anabranch.options import (
     SCAN_BOUNDED_WATERMARK,
     SCAN_EXACT,
@@ -43,7 +44,6 @@ from anabranch.options import (
     SCAN_TIMESTAMP_MILLIS,
     SCAN_VERSION,
     SCAN_WATERMARK,
-    Option,
 )
 from anabranch.streaming.difference import crossing
 from anabranch.streaming.history import History

@@ -12,7 +12,8 @@ from typing import Any
 
 from anabranch.errors import OptionError
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
-from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET, Option
+from anabranch.option_kinds import Option
+from anabranch.options import CONSUMER_ID, SCAN_MODE, SCAN_START_OFFSET
 from anabranch.streaming.offsets import Offset
 
 _OTHERS: tuple[Option[Any], ...] = (SCAN_MODE, CONSUMER_ID, *MOMENT_OPTIONS)

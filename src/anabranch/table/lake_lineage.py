@@ -15,7 +15,7 @@ from anabranch.kernel.refs.moments import cutoff_of
 from anabranch.lineage.questions.topology import jobs, topology
 from anabranch.lineage.store import CommitStore, Known, LineageSource, healing
 from anabranch.lineage.trace import Job, Trace
-from anabranch.options import parse_duration
+from anabranch.option_kinds import parse_duration
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.open import open_storage
 

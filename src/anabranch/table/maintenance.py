@@ -10,7 +10,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.kernel.log.branch_log import check_still_the_same
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import reading
-from anabranch.options import parse_duration
+from anabranch.option_kinds import parse_duration
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
 from anabranch.lineage.reads import note_step, range_read
 from anabranch.lineage.remembered import hand_out
+from anabranch.option_kinds import Option
 from anabranch.options import (
     MAX_BYTES_PER_TRIGGER,
     MAX_FILES_PER_TRIGGER,
     MAX_ROWS_PER_TRIGGER,
     SCAN_LATE_ROWS,
     SCAN_ON_OVERWRITE,
-    Option,
 )
 from anabranch.scan.feed import FeedReader
 from anabranch.scan.scan import Changes, Scan, check_columns, check_limit

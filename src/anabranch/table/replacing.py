@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.options import REPLACED_MAIN_TIME_RETAINED, parse_duration
+from anabranch.option_kinds import parse_duration
+from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:

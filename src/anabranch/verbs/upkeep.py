@@ -518,7 +518,7 @@ def _counted(tallies: Mapping[str, Tally]) -> dict[str, dict[str, int]]:
 
 
 def _seconds(text: str) -> float:
-    from anabranch.options import parse_duration
+    from anabranch.option_kinds import parse_duration
 
     try:
         return parse_duration(text) / 1000

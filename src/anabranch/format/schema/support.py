@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
 from anabranch.format.schema.rules import primary_key_error
 from anabranch.format.types.data_types import Field, is_atomic, walk_fields
-from anabranch.options import BUCKET, parse_duration
+from anabranch.option_kinds import parse_duration
+from anabranch.options import BUCKET
 
 if TYPE_CHECKING:
     from anabranch.format.schema.table_schema import TableSchema

@@ -47,12 +47,7 @@ from anabranch.kernel.log.ledger import LedgerEntry, find_commit
 from anabranch.kernel.log.lost_pointers import check_snapshot_writable
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.seals import check_open
-from anabranch.options import (
-    COMMIT_MAX_RETRIES,
-    COMMIT_MAX_RETRY_WAIT,
-    COMMIT_MIN_RETRY_WAIT,
-    COMMIT_TIMEOUT,
-)
+from anabranch.options import COMMIT_MAX_RETRIES, COMMIT_MAX_RETRY_WAIT, COMMIT_MIN_RETRY_WAIT, COMMIT_TIMEOUT
 
 _FRESH_MILLIS: Final = 2_000
 

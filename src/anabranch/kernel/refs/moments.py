@@ -26,6 +26,7 @@ from anabranch.kernel.log.ref_log import (
 )
 from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.time_travel import at_watermark
+from anabranch.option_kinds import Option, parse_duration
 from anabranch.options import (
     SCAN_EXACT,
     SCAN_PUBLISHED,
@@ -36,8 +37,6 @@ from anabranch.options import (
     SCAN_TIMESTAMP_MILLIS,
     SCAN_VERSION,
     SCAN_WATERMARK,
-    Option,
-    parse_duration,
 )
 
 MOMENT_OPTIONS: tuple[Option[Any], ...] = (

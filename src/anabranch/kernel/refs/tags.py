@@ -25,7 +25,8 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, check_there, of_tag
 from anabranch.kernel.log.ref_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.options import LONGEST, TAG_DEFAULT_TIME_RETAINED, parse_duration
+from anabranch.option_kinds import LONGEST, parse_duration
+from anabranch.options import TAG_DEFAULT_TIME_RETAINED
 
 
 def create_tag(

@@ -15,7 +15,7 @@ from anabranch.format.schema.watermark import WATERMARK_KEYS, WatermarkDefinitio
 from anabranch.format.types.data_types import Field, LocalZonedTimestampType
 from anabranch.kafka import values
 from anabranch.kafka.options import CLIENT_PREFIX, settings_of
-from anabranch.options import Option, parse_bool
+from anabranch.option_kinds import Option, parse_bool
 from anabranch.spark.types.columns import spark_schema
 
 if TYPE_CHECKING:

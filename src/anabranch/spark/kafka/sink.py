@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from anabranch.errors import OptionError, SchemaError, did_you_mean
 from anabranch.kafka.options import CLIENT_PREFIX, PATIENCE
 from anabranch.kafka.produce import Record, Sending
-from anabranch.options import Option
+from anabranch.option_kinds import Option
 from anabranch.spark.context.options import CHECKPOINT
 from anabranch.spark.lineage.checkpoint import Checkpoint
 

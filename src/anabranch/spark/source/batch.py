@@ -28,12 +28,7 @@ from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage, WriteLoad, load_warning
 from anabranch.kernel.commit.watermark import claim
 from anabranch.maintenance.expire import expire_now_and_then
-from anabranch.options import (
-    FILE_CHECKSUM,
-    MERGE_SCHEMA,
-    OVERWRITE_IF_UNCHANGED_SINCE,
-    OVERWRITE_PARTITION,
-)
+from anabranch.options import FILE_CHECKSUM, MERGE_SCHEMA, OVERWRITE_IF_UNCHANGED_SINCE, OVERWRITE_PARTITION
 from anabranch.spark.context.options import refuse_moment
 from anabranch.spark.context.tables import SnapshotView
 from anabranch.spark.lineage.job_marks import PortableOrigin, Where, here
