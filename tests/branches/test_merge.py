@@ -1,13 +1,15 @@
 """Merging a branch into main: the table of cases, repeated merges, rollbacks, and what readers of main see."""
 
+import json
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
+from anabranch.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.actions.append import Append, added_entries
+from anabranch.kernel.log.properties import MERGE_PROPERTY, merge_facts
 from tests.branches.merging import (
     MODES,
     branched,
@@ -495,3 +497,19 @@ def test_the_manifests_of_main_stay_sound():
     table.expire_snapshots(retain_max=2, retain_min=2)
     assert contents(table) == [1, 2, 3, 10, 11]
     assert contents(fix) == [1, 2, 3, 10, 11]
+
+
+# What a merge says of itself
+
+
+@pytest.mark.parametrize("key", ["version", "branch", "name", "head", "replaced", "theirs", "ours", "ended"])
+def test_a_merge_that_leaves_something_unsaid_cannot_be_read(key):
+    """What is missing would be taken for merged, and for appended: rows would be left out, or come twice."""
+    table, fix = parted({})
+    fix.append(rows([10], "a"))
+    done = table.merge_branch("fix").snapshot
+    said = json.loads(done.properties[MERGE_PROPERTY])
+    assert merge_facts(done).branch == "fix"
+    for left in ({name: value for name, value in said.items() if name != key}, {**said, key: None}):
+        with pytest.raises(CorruptTableError):
+            merge_facts(replace(done, properties={MERGE_PROPERTY: json.dumps(left)}))

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -193,3 +194,8 @@ def test_a_development_version_names_the_commit_that_runs(tmp_path):
     found = {check.name: check for check in examine(Examination(str(tmp_path)))}["anabranch"].found
     known = ".dev" in anabranch.__version__ and said.returncode == 0
     assert found == anabranch.__version__ + (f" (commit {said.stdout[:12]})" if known else "")
+
+
+def test_it_can_say_that_the_client_of_object_stores_is_missing():
+    without = "import sys; sys.modules['obstore'] = None; import anabranch.doctor.machine"
+    subprocess.run([sys.executable, "-c", without], check=True)

@@ -2,8 +2,9 @@
 
 By default it lies in the warehouse, ``_checkpoints/<job>`` for main and ``_checkpoints/<job>@<branch>`` for a branch;
 databases have other names. For an object store it lies on the driver's disk; a folder can be named for all of them, or
-for one. Spark keeps its logs there, the sink its identity (`anabranch.streaming.sink_identity`), and we, in ``anabranch/job.json``, where the sources begin. That file is written
-once, before the first batch, which is thus planned from the same positions again, even if their tag is gone.
+for one. Spark keeps its logs there, the sink its identity (`anabranch.streaming.sink_identity`), and we, in
+``anabranch/job.json``, where the sources begin. That file is written once, before the first batch, which is thus planned
+from the same positions again, even if their tag is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from urllib.parse import unquote, urlsplit
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.text.json_object import check_version
 from anabranch.jobs.state.point import Point
-from anabranch.storage.hadoop import hadoop_location
 from anabranch.storage.open import local_folder, open_storage
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.sink_identity import SinkRecord
@@ -339,7 +339,14 @@ def _copies(warehouse: str, name: str, options: Mapping[str, str]) -> Storage:
 def opened(location: str, options: Mapping[str, str]) -> JobCheckpoint:
     """Return the checkpoint at a path or URL, which need not exist yet."""
     storage = open_storage(location, options)
-    return JobCheckpoint(hadoop_location(_plain(storage.url), options), storage)
+    plain = _plain(storage.url)
+    if "://" in plain:
+        from anabranch.storage.hadoop import (
+            hadoop_location,
+        )  # loads the client of object stores, for them alone
+
+        plain = hadoop_location(plain, options)
+    return JobCheckpoint(plain, storage)
 
 
 def _plain(url: str) -> str:

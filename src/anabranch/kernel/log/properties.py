@@ -51,20 +51,20 @@ MERGE_USER: Final = "merge:"
 
 @dataclass(frozen=True, slots=True)
 class MergeFacts(JsonFile):
-    """Merge metadata of a snapshot."""
+    """Merge metadata of a snapshot. All of it has to be there: what is missing would be taken for merged, or for appended."""
 
     branch_uuid: Annotated[str, Stored(key="branch")]
     branch: Annotated[str, Stored(key="name")]
     """Its name."""
     head: SnapshotRef
     """The snapshot of the branch that was merged."""
-    replaced: frozenset[bytes] = frozenset()
+    replaced: frozenset[bytes]
     """Partition rows whose files were replaced by the branch's."""
-    theirs: frozenset[bytes] = frozenset()
+    theirs: frozenset[bytes]
     """Those of them where both sides had changes and a person chose the branch's."""
-    ours: frozenset[bytes] = frozenset()
+    ours: frozenset[bytes]
     """Partition rows that a person chose to leave as they are on main."""
-    is_ended: Annotated[bool, Stored(key="ended")] = False
+    is_ended: Annotated[bool, Stored(key="ended")]
     """Whether this only marks a merge as ended without merging, so that a delayed process stops."""
 
     def to_text(self) -> str:

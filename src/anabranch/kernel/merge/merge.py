@@ -274,7 +274,9 @@ class _Merging:
 
     def _give_up(self, branch: TableContext, record: MergeRecord) -> None:
         """Take the place of a merge that was not made."""
-        facts = MergeFacts(branch.branch_uuid, self.name, _ref(branch, record.head), is_ended=True)
+        none: frozenset[bytes] = frozenset()
+        head = _ref(branch, record.head)
+        facts = MergeFacts(branch.branch_uuid, self.name, head, none, none, none, is_ended=True)
         request = CommitRequest(
             Nothing({MERGE_PROPERTY: facts.to_text()}),
             _identity(branch, record.number),

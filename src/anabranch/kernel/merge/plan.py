@@ -288,6 +288,7 @@ class MergePlanner:
                 replaced=_rows(settled, outcome=Outcome.REPLACED),
                 theirs=_rows(settled, chosen=Choice.THEIRS),
                 ours=_rows(settled, chosen=Choice.OURS),
+                is_ended=False,
             ),
             schema=schema,
             adds_again=any(not born.of(name).is_after(newest) for name in added),
