@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.kernel.branches.branch_info import BranchInfo
     from anabranch.kernel.log.moment import Moment
     from anabranch.kernel.merge.result import MergeResult
-    from anabranch.kernel.replacement.request import ReplaceResult
+    from anabranch.kernel.replacement.result import ReplaceResult
     from anabranch.lake import Lake, connect
     from anabranch.long_work import progress
     from anabranch.scan.scan import Scan
@@ -69,7 +69,7 @@ _HOMES = {
     "Lake": "anabranch.lake",
     "MergeResult": "anabranch.kernel.merge.result",
     "Moment": "anabranch.kernel.log.moment",
-    "ReplaceResult": "anabranch.kernel.replacement.request",
+    "ReplaceResult": "anabranch.kernel.replacement.result",
     "Savepoint": "anabranch.format.records.savepoint",
     "SavepointManager": "anabranch.table.savepoint_manager",
     "Scan": "anabranch.scan.scan",

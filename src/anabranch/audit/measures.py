@@ -1,4 +1,4 @@
-"""Measures that checks need of a table's rows. Plain values; an engine computes them.
+"""Checks, and the measures of a table's rows that they need. Plain values; an engine computes them.
 
 A condition is SQL text or a predicate. Text is in our own language of filters if this process measures, and in
 Spark's SQL if Spark does.

@@ -14,7 +14,8 @@ from anabranch.cascade.work import Work
 from anabranch.errors import CommitConflictError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
-from anabranch.kernel.replacement.request import GroupResult, Seen
+from anabranch.kernel.replacement.request import Seen
+from anabranch.kernel.replacement.result import GroupResult
 from anabranch.lineage.model import entry_or_none
 from anabranch.table.grouping import replace_together
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.cascade.values import CascadePlan, CascadeStep
 from anabranch.jobs.status import JobStatus
-from anabranch.kernel.replacement.request import GroupResult
+from anabranch.kernel.replacement.result import GroupResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from anabranch.cascade.result import CascadeResult
 from anabranch.cascade.values import CascadePlan, CascadeStep
 from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.moment import duration_text
-from anabranch.kernel.replacement.request import GroupInfo, GroupResult
+from anabranch.kernel.replacement.result import GroupInfo, GroupResult
 from anabranch.lineage.trace import Range
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.cascade.naming import is_cascade_of
 from anabranch.errors import NotFoundError
-from anabranch.kernel.replacement.request import GroupResult
+from anabranch.kernel.replacement.result import GroupResult
 from anabranch.kernel.replacement.undo_group import last_to_undo
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The folders of a warehouse: what is one, its databases and tables by name, and removal of a table's.
+"""Names of tables, and the folders of a warehouse: what is one, its databases and tables by name, and removal of a table's.
 
 Light to import: listing names loads neither Arrow nor Polars.
 """

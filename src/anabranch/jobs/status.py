@@ -1,4 +1,4 @@
-"""The state of a job under supervision, and what happens to its runs."""
+"""The state of a job under supervision, what happens to its runs, and which process they are of."""
 
 from __future__ import annotations
 

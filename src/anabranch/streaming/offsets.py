@@ -1,4 +1,4 @@
-"""Offsets: positions of a stream in the history of one branch of a table.
+"""Offsets: positions of a stream in the history of one branch of a table, and the files that a step from one to the next delivers.
 
 A snapshot id alone is no place in history, because ids are used again after a rollback. An offset
 therefore names the table, the branch, and the snapshot by id *and* stamp; whoever resolves it compares

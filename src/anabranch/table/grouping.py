@@ -9,15 +9,8 @@ from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.moment import newest
 from anabranch.kernel.replacement.group import Member, planned_group, replace_group
 from anabranch.kernel.replacement.release import release_due
-from anabranch.kernel.replacement.request import (
-    Expected,
-    ExpectedMain,
-    GroupInfo,
-    GroupResult,
-    Replacement,
-    Seen,
-    group_infos,
-)
+from anabranch.kernel.replacement.request import Expected, ExpectedMain, Replacement, Seen
+from anabranch.kernel.replacement.result import GroupInfo, GroupResult, group_infos
 from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
 from anabranch.lineage.coverage import coverage
 from anabranch.lineage.only_on_main import only_on_main

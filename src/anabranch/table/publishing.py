@@ -1,4 +1,6 @@
-"""Write-audit-publish: rows go to a branch first, and into main when they have passed."""
+"""Comparing a table with other states of it, and write-audit-publish: rows go to a branch first, and into main when they have
+passed.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
-    from anabranch.kernel.replacement.request import ExpectedMain, ReplaceResult
+    from anabranch.kernel.replacement.request import ExpectedMain
+    from anabranch.kernel.replacement.result import ReplaceResult
 
 
 class ReplaceMethods(TableView):
@@ -60,7 +61,8 @@ class ReplaceMethods(TableView):
         from anabranch.kernel.replacement.content import replace_content
         from anabranch.kernel.replacement.release import release_due
         from anabranch.kernel.replacement.replace import planned, replace_main
-        from anabranch.kernel.replacement.request import Expected, Replacement, ReplaceResult
+        from anabranch.kernel.replacement.request import Expected, Replacement
+        from anabranch.kernel.replacement.result import ReplaceResult
         from anabranch.lineage.coverage import coverage
         from anabranch.lineage.merging import replaced_origin
         from anabranch.lineage.only_on_main import only_on_main
@@ -117,7 +119,7 @@ class ReplaceMethods(TableView):
                 `Lake.undo_group` takes all of them back.
         """
         from anabranch.kernel.replacement.replace import undo_replace
-        from anabranch.kernel.replacement.request import ReplaceResult
+        from anabranch.kernel.replacement.result import ReplaceResult
 
         self._check_unpinned()
         self._context.check_same_table()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.kernel.branches.branch_info import BranchInfo
     from anabranch.kernel.merge.result import MergeResult
     from anabranch.kernel.provenance.coverage import JobOnMain
-    from anabranch.kernel.replacement.request import ReplaceResult
+    from anabranch.kernel.replacement.result import ReplaceResult
     from anabranch.lineage.lag import BranchLag
     from anabranch.table import Table
 

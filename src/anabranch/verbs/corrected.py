@@ -13,7 +13,7 @@ from anabranch.verbs.answer import Answer
 if TYPE_CHECKING:
     from anabranch.cascade import CascadePlan, CascadeResult
     from anabranch.jobs.hooks import Event, Hook
-    from anabranch.kernel.replacement.request import GroupResult
+    from anabranch.kernel.replacement.result import GroupResult
 
 COLUMNS = (
     "table STRING, branch STRING, is_there BOOLEAN, fork BIGINT, is_empty BOOLEAN, bad STRING, anew BIGINT, rows BIGINT, "

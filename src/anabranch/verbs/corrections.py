@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anabranch.cascade import CascadePlan, CascadeResult
     from anabranch.jobs.job import Job
     from anabranch.jobs.underway import Underway
-    from anabranch.kernel.replacement.request import GroupResult
+    from anabranch.kernel.replacement.result import GroupResult
     from anabranch.lake import Lake
     from anabranch.runtime import Runtime
 

@@ -11,7 +11,7 @@ from anabranch.verbs.subject import InLake
 from anabranch.verbs.verb import Called, Confirm, Group, argument, option, verb
 
 if TYPE_CHECKING:
-    from anabranch.kernel.replacement.request import GroupResult
+    from anabranch.kernel.replacement.result import GroupResult
     from anabranch.lake import Lake
 
 CORRECTIONS: Group = "Jobs and corrections"

@@ -1,4 +1,4 @@
-"""Rules for names of databases, tables, columns, branches and tags.
+"""Rules for names of databases, tables, columns, branches and tags; and how options are shown without their secrets.
 
 Names become folders and files, so whatever could lead elsewhere, hide or clash is refused before anything
 is written. Names that others gave are not judged here.

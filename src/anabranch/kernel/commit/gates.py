@@ -1,5 +1,6 @@
-"""The audit gate of merges and replacements: requires a passed audit of exactly the head that is taken.
+"""What keeps rows of a branch out of main: the audit gate, and the fence between rows of before and after a merge.
 
+The gate requires a passed audit of exactly the head that is taken.
 A verdict is bound to the audited head, by its stamp. Later commits make it void, except for compactions,
 which change no rows.
 """

@@ -1,4 +1,4 @@
-"""The commits of a branch, read from the store and, where expired, from the archive."""
+"""The commits of a branch, from the store and, where expired, from the archive; and the record of a rollback among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context of kernel operations: one branch of one table, its storage and caches."""
+"""The context of kernel operations: one branch of one table, its storage and caches, and deletion of exactly what was seen."""
 
 from __future__ import annotations
 

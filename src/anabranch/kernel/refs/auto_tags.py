@@ -1,4 +1,4 @@
-"""Tags created automatically by commits, as in Paimon: `tag.automatic-creation`.
+"""Tags and savepoints created automatically by commits; tags as in Paimon: `tag.automatic-creation`.
 
 By time (``process-time``: of the commit; ``watermark``: of the table's event time), a tag stands for a *period*, a
 day or some hours of a local clock, and is named after it: ``2026-01-31``. The first snapshot that comes

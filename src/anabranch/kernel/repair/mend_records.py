@@ -1,4 +1,4 @@
-"""Repairs unreadable records: each is rebuilt from redundant information.
+"""Repairs unreadable records from redundant information, and a single flipped bit of a snapshot or tag by its checksum.
 
 Records that cannot be rebuilt, and that no rows depend on, are moved to ``.orphans``. Everything else stays, and is
 reported with a hint.

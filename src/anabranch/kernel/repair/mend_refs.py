@@ -1,4 +1,4 @@
-"""Repairs unreadable internal tags, savepoints and old snapshots from redundant copies.
+"""Repairs unreadable internal tags, savepoints, old snapshots and schemas from redundant copies.
 
 A savepoint and its tag hold the same snapshot, as do a branch's record and its pins, a merge's record and its tags. A
 snapshot below the newest is restored from a ref that holds it; if none does, its file is moved aside, which leaves

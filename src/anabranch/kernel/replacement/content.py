@@ -32,7 +32,8 @@ from anabranch.kernel.log.rollback_pins import pin_result, pin_target, unpin
 from anabranch.kernel.merge.declare import declared, declared_as
 from anabranch.kernel.provenance.past import counting
 from anabranch.kernel.replacement.check import check, moved_from
-from anabranch.kernel.replacement.request import Replacement, ReplaceResult, Replacing
+from anabranch.kernel.replacement.request import Replacement, Replacing
+from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.sealing import catch_up
 
 

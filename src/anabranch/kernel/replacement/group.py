@@ -27,7 +27,8 @@ from anabranch.kernel.replacement.copy_history import copy_past
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import planned
-from anabranch.kernel.replacement.request import GroupResult, Replacement, ReplaceResult, Replacing
+from anabranch.kernel.replacement.request import Replacement, Replacing
+from anabranch.kernel.replacement.result import GroupResult, ReplaceResult
 from anabranch.kernel.replacement.sealing import catch_up, covered, follow_up, last_replacement
 from anabranch.storage.protocol import Storage
 

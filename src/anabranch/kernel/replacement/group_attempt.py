@@ -24,7 +24,8 @@ from anabranch.kernel.log.group_log import announce, keep_group_decision, put_de
 from anabranch.kernel.log.main_pointer import put_pointer, put_seal
 from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.copy_history import CopiedPast
-from anabranch.kernel.replacement.request import GroupResult, ReplaceResult, Replacing
+from anabranch.kernel.replacement.request import Replacing
+from anabranch.kernel.replacement.result import GroupResult, ReplaceResult
 from anabranch.kernel.replacement.sealing import (
     end_main,
     follow_up,

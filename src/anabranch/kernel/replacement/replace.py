@@ -32,7 +32,8 @@ from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.check import check, last_standing, moved, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
 from anabranch.kernel.replacement.release import take_back
-from anabranch.kernel.replacement.request import Replacement, ReplaceResult, Replacing, identified
+from anabranch.kernel.replacement.request import Replacement, Replacing, identified
+from anabranch.kernel.replacement.result import ReplaceResult
 from anabranch.kernel.replacement.sealing import (
     catch_up,
     covered,

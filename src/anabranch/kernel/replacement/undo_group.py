@@ -18,14 +18,8 @@ from anabranch.kernel.replacement.check import last_standing, standing
 from anabranch.kernel.replacement.group import groups_of
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.release import take_back
-from anabranch.kernel.replacement.request import (
-    GroupInfo,
-    GroupResult,
-    Replacement,
-    ReplaceResult,
-    Replacing,
-    group_infos,
-)
+from anabranch.kernel.replacement.request import Replacement, Replacing
+from anabranch.kernel.replacement.result import GroupInfo, GroupResult, ReplaceResult, group_infos
 from anabranch.storage.protocol import Storage
 
 
