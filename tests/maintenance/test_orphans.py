@@ -1,6 +1,7 @@
 """Cleaning finds what nothing refers to, and only that; what it moved can be brought back until it is purged."""
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -23,7 +24,7 @@ from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.object_options import Clients
 from anabranch.storage.objects import ObjectStorage
 from tests.support.clock import DAY, Clock
-from tests.support.faults import FaultyStorage, fail, no_space, run
+from tests.support.faults import Fault, FaultyStorage, fail, no_space, run
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.tables import make_table
 
@@ -330,6 +331,15 @@ def test_moving_that_fails_is_an_error_and_repeatable(table):
         through(table, fail("move_many")).remove_orphan_files("0 s")
     assert table.context.storage.exists("manifest/manifest-x")
     assert table.remove_orphan_files("0 s").files.height == 1
+
+
+def test_the_file_that_tells_the_time_is_no_orphan(table):
+    """On a store far away nobody waits for its removal, unless files are listed next."""
+    slow = Fault("before", "delete", lambda _: time.sleep(0.3))
+    storage = FaultyStorage(table.context.storage, [slow], is_far=True)
+    done = anabranch.Table(replace(table.context, storage=storage)).remove_orphan_files("0 s")
+    assert storage.counts()["delete"]
+    assert done.files.height == 0
 
 
 def bucket_in_memory():

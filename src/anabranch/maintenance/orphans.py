@@ -73,7 +73,7 @@ def remove_orphan_files(
     engine = engine or LocalEngine()
     check_no_snapshot_missing(context)
     schema = check_cleanable(context)
-    now = removal_time(context)
+    now = removal_time(context, lists_files=True)
     cutoff = cutoff_of(older_than, now)
     listed = old_files(context, schema.partition_keys, cutoff, engine)
     foreign = tuple(sorted(listed.filter(pl.col("kind") == FOREIGN)["path"]))

@@ -26,7 +26,7 @@ SKEW_MILLIS = 60_000
 """Most that the clocks of healthy machines may differ."""
 
 
-def removal_time(context: TableContext) -> int:
+def removal_time(context: TableContext, *, lists_files: bool = False) -> int:
     """Return the time to compute ages from when removing something, in epoch milliseconds.
 
     It is the earlier of this machine's time and the store's, so that a wrong clock on either side never makes
@@ -34,9 +34,13 @@ def removal_time(context: TableContext) -> int:
 
     A store that cannot be written to, such as a full disk, does not tell its time. Then the time at which its newest
     snapshot was stored is taken as a lower bound.
+
+    Args:
+        context: the table.
+        lists_files: the caller lists files of the table next, so the small file must be gone; else nobody waits for that.
     """
     machine = context.runtime.clock.now_millis()
-    stored = _time_of_put(context)
+    stored = _time_of_put(context, is_waited_for=lists_files)
     if stored is None:
         infos = context.storage.list(context.layout.snapshot_folder)
         stored = max((info.modified_millis for info in infos), default=machine)
@@ -74,7 +78,7 @@ def is_ahead(snapshot: Snapshot, now: int) -> bool:
     return snapshot.time_millis > now + SKEW_MILLIS
 
 
-def _time_of_put(context: TableContext) -> int | None:
+def _time_of_put(context: TableContext, *, is_waited_for: bool) -> int | None:
     """Return the store's time, or None if it cannot be had."""
     # Beside manifests: there the cleaning of orphans finds one left by a killed process.
     path = f"{MANIFEST_FOLDER}/{temporary_name('clock', context.runtime.ids.uuid())}"
@@ -84,7 +88,10 @@ def _time_of_put(context: TableContext) -> int | None:
     except AnabranchError:
         return None
     finally:
-        afterwards(partial(_remove, context, path), at=context.storage)
+        if is_waited_for:
+            _remove(context, path)
+        else:
+            afterwards(partial(_remove, context, path), at=context.storage)
 
 
 def _remove(context: TableContext, path: str) -> None:
