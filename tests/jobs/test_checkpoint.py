@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.errors import CorruptTableError
 from anabranch.jobs.checkpoint import (
+    BeganFrom,
     Beginning,
     JobCheckpoint,
     Places,
@@ -21,7 +22,7 @@ from anabranch.jobs.code import code_version
 from anabranch.spark.context.notices import remove_abandoned
 from anabranch.storage.open import open_storage
 
-FIRST = Beginning("clean", "t", "b", "good", 3, "s", {"raw": {"scan.start-offset": "{}"}})
+FIRST = Beginning("clean", "t", "b", BeganFrom("good", 3, "s"), {"raw": {"scan.start-offset": "{}"}})
 
 
 def test_whoever_comes_second_begins_as_the_first():

@@ -8,16 +8,16 @@ record is one of an unknown process: if that process lives, it writes the record
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Self
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, UnsupportedFeatureError
-from anabranch.format.text.json_object import check_version
-from anabranch.jobs.status import UNKNOWN, Activity, JobStatus, Process, State, of_kind
+from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.format.text.record import JsonFile, Stored
+from anabranch.jobs.status import MOMENT, UNKNOWN, JobStatus, Process, State
 from anabranch.jobs.supervise import Ask
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.names import temporary_name
@@ -31,32 +31,33 @@ SILENCE_SECONDS: Final = 35.0
 """Without a write for so long, a process of another machine is taken for dead."""
 KEPT_MILLIS: Final = 7 * 24 * 3600 * 1000
 """For which the record of a job that is over stays."""
-_VERSION: Final = 1
 _RUN: Final = re.compile(r"run-([1-9][0-9]{0,17})")
-
-_DAMAGED: Final = (
-    "A process that runs the job writes its record anew within seconds; if none does, run the job again."
-)
 
 _ASKS: Final[tuple[Ask, ...]] = ("stop", "restart", "yield")
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(JsonFile):
     """A job, and the process that runs it or was the last that did."""
 
-    key: str
+    WHAT: ClassVar = "record of a job"
+    HINT: ClassVar = (
+        "A process that runs the job writes its record anew within seconds; if none does, run the job again."
+    )
+    SNAKE: ClassVar = True
+
+    key: Annotated[str, Stored(apart=True)]
     """Name of the folder: the job, with ``@`` and the branch where it writes to one."""
-    number: int
+    number: Annotated[int, Stored(apart=True)]
     process: Process
     token: str
     """Unique to this run."""
-    since_millis: int
+    since_millis: Annotated[int, MOMENT]
     """When the process took the job."""
     job: str
     sink: str
     beat: int = 0
-    written_millis: int = 0
+    written_millis: Annotated[int, MOMENT] = 0
     status: JobStatus | None = None
     """None before the first look at it."""
 
@@ -64,39 +65,6 @@ class JobRecord:
     def is_over(self) -> bool:
         """Whether the process has let go of the job."""
         return self.status is not None and self.status.state.is_over
-
-    def to_json(self) -> bytes:
-        """The content of the file."""
-        status = (
-            None if self.status is None else {k: v for k, v in asdict(self.status).items() if v is not None}
-        )
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _APART}
-        content = {"version": _VERSION, **own, "process": asdict(self.process), "status": status}
-        return json.dumps(content, indent=1).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, *, key: str, number: int, path: str) -> Self:
-        """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        try:
-            content: dict[str, Any] = json.loads(data)
-            check_version(content.get("version"), _VERSION, path=path)
-            status = content["status"]
-            own: dict[str, Any] = {name: of_kind(kind, content[name]) for name, kind in _PLAIN.items()}
-            process = Process.from_json(content["process"])
-            return cls(key, number, process, **own, status=None if status is None else _status(status))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CorruptTableError("is no record of a job", path=path) from error
-
-
-_APART: Final = ("key", "number", "process", "status")
-_PLAIN: Final = {
-    "token": str,
-    "since_millis": int,
-    "job": str,
-    "sink": str,
-    "beat": int,
-    "written_millis": int,
-}
 
 
 @dataclass(frozen=True)
@@ -123,7 +91,7 @@ class Board:
             except CorruptTableError as error:
                 # As after a loss of power: its next write mends it, if it lives.
                 said = f"its record is damaged: {error.message}"
-                return _unread(key, number, modified_millis, said, _DAMAGED)
+                return _unread(key, number, modified_millis, said, error.hint)
         return None
 
     def numbers(self, key: str) -> list[int]:
@@ -151,8 +119,8 @@ class Board:
 
     def ask(self, record: JobRecord, what: Ask) -> None:
         """Ask the process of a record for something."""
-        content = json.dumps(asdict(Process.own())).encode()
-        self.storage.put(self._ask(record.key, record.number, what), content, durable=False)
+        path = self._ask(record.key, record.number, what)
+        self.storage.put(path, to_bytes(Process.own().to_dict()), durable=False)
 
     def withdraw(self, record: JobRecord, what: Ask) -> None:
         """Take back what this process asked, if it has not been taken in yet."""
@@ -265,24 +233,6 @@ def _unread(key: str, number: int, modified_millis: int, said: str, hint: str | 
 def _asker(content: bytes) -> Process:
     """Return who asked; an unknown process if that cannot be read."""
     try:
-        return Process.from_json(json.loads(content))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return Process.from_object(JsonObject.parse(content, path="what was asked"))
+    except CorruptTableError:
         return UNKNOWN
-
-
-def _status(values: dict[str, Any]) -> JobStatus:
-    kept = {
-        name: of_kind(kind, values[name]) for name, kind in _OF_STATUS.items() if values.get(name) is not None
-    }
-    for name, snapshot in kept.get("read", {}).items():
-        of_kind(str, name), of_kind(int, snapshot)
-    activity = None if values.get("activity") is None else Activity(values["activity"])
-    return JobStatus(**kept, state=State(values["state"]), activity=activity)
-
-
-_OF_STATUS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("job", "sink", "message", "hint", "begun", "last_error", "last_hint"), str),
-    **dict.fromkeys(("batch", "rows", "restarts", "last_error_millis", "batch_millis"), int),
-    "rows_per_second": (int, float),
-    "read": dict,
-}

@@ -10,18 +10,17 @@ from the same positions again, even if their tag is gone.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError
-from anabranch.format.text.json_object import check_version
+from anabranch.errors import InvalidInputError, NotFoundError, UnsupportedFeatureError
+from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.jobs.state.point import Point
 from anabranch.storage.open import local_folder, open_storage
 from anabranch.storage.protocol import Storage
@@ -37,77 +36,43 @@ ASIDE = "@@"
 """In the names of checkpoints that were set aside, before their number."""
 _FILE = "anabranch/job.json"
 _DEFINITIONS = "anabranch/definitions"
-_VERSION = 1
 _LEFT = re.compile(r"\..+\.tmp(?:\.crc)?")
 """Names of files of ours and of Spark before they are whole, and of their checksums."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class BeganFrom(JsonRecord):
+    """A tag whose positions a job began at, and the snapshot that it named."""
+
+    name: str
+    snapshot: int
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning(JsonFile):
     """The state a job began with."""
 
+    WHAT: ClassVar = "beginning of a job"
+    HINT: ClassVar = "restore the checkpoint, or name another one with --checkpoint."
+
     job: str
-    table_uuid: str
-    branch_uuid: str
+    table_uuid: Annotated[str, Stored(key="table")]
+    branch_uuid: Annotated[str, Stored(key="branch")]
     """Identity of the sink's branch."""
-    tag: str | None = None
-    """The tag whose positions it began at."""
-    snapshot: int | None = None
-    """Snapshot that the tag named."""
-    stamp: str | None = None
+    tag: BeganFrom | None = None
     starts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By source, the options that give its start, if the declaration does not."""
-    point: Point | None = None
+    point: Annotated[Point | None, Stored(seldom=True)] = None
     """The batch of another query after which it continues, taking over its state if it has some."""
-    hands_over: bool = False
+    hands_over: Annotated[bool, Stored(seldom=True)] = False
     """Whether the query ends before its branch becomes main, so that the job's run on main continues here."""
 
     @property
     def origin(self) -> str:
         """Text for people."""
-        return (
-            "as it is declared" if self.tag is None else f"from tag '{self.tag}' (snapshot {self.snapshot})"
-        )
-
-    def to_json(self) -> bytes:
-        tag = None if self.tag is None else {"name": self.tag, "snapshot": self.snapshot, "stamp": self.stamp}
-        content = {
-            "version": _VERSION,
-            "job": self.job,
-            "table": self.table_uuid,
-            "branch": self.branch_uuid,
-            "tag": tag,
-            "starts": {name: dict(options) for name, options in self.starts.items()},
-            **({} if self.point is None else {"point": self.point.to_dict()}),
-            **({"handsOver": True} if self.hands_over else {}),
-        }
-        return json.dumps(content, indent=2).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes, *, path: str) -> Self:
-        """Raises `CorruptTableError` naming `path`."""
-        try:
-            content: Any = json.loads(data)
-        except ValueError:
-            content = None
-        if isinstance(content, dict):
-            check_version(content.get("version"), _VERSION, path=path)
-        match content:
-            case {
-                "version": 1,
-                "job": str(job),
-                "table": str(table),
-                "branch": str(branch),
-                "starts": dict(starts),
-            }:
-                tag, point = content.get("tag") or {}, Point.from_dict(content.get("point"))
-                at = tag.get("name"), tag.get("snapshot"), tag.get("stamp")
-                return cls(job, table, branch, *at, starts, point, content.get("handsOver") is True)
-        raise CorruptTableError(
-            f"does not say what a job began with, in version {_VERSION}",
-            path=path,
-            hint="restore the checkpoint, or name another one with --checkpoint.",
-        )
+        tag = self.tag
+        return "as it is declared" if tag is None else f"from tag '{tag.name}' (snapshot {tag.snapshot})"
 
 
 @dataclass(frozen=True)

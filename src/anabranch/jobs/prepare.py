@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,15 @@ from anabranch.errors import AlreadyExistsError, InvalidInputError, NotFoundErro
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import CommitKind
-from anabranch.jobs.checkpoint import Beginning, JobCheckpoint, Places, beside, default_checkpoint, opened
+from anabranch.jobs.checkpoint import (
+    BeganFrom,
+    Beginning,
+    JobCheckpoint,
+    Places,
+    beside,
+    default_checkpoint,
+    opened,
+)
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import check_goes_on, known_positions
 from anabranch.jobs.starts import Starts, resumed, starts_at
@@ -143,15 +151,13 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
             check_goes_on(main_of(main.context), tag.snapshot, job)
             if not run.starts:
                 starts = _starts(job, lake, main, tag)
-        beginning = Beginning(
-            *(job.name, sink.table_uuid, sink.branch_uuid),
+        from_tag = None if tag is None else BeganFrom(tag.name, tag.snapshot.id, tag.snapshot.stamp)
+        return Beginning(
+            *(job.name, sink.table_uuid, sink.branch_uuid, from_tag),
             starts=starts.options,
             point=starts.point,
             hands_over=run.hands_over,
         )
-        if tag is None:
-            return beginning
-        return replace(beginning, tag=tag.name, snapshot=tag.snapshot.id, stamp=tag.snapshot.stamp)
 
     beginning = checkpoint.beginning(begin)
     _check_same(beginning, checkpoint, job, sink)
@@ -290,8 +296,9 @@ def _check_same(beginning: Beginning, checkpoint: JobCheckpoint, job: Job, sink:
 
 def _check_same_tag(beginning: Beginning, checkpoint: JobCheckpoint, wanted: str, main: Table) -> None:
     """Raise `InvalidInputError` if the checkpoint was not begun from the tag's snapshot."""
-    moved = beginning.tag == wanted and _moved(beginning, main)
-    if beginning.tag != wanted or moved:
+    tag = beginning.tag
+    moved = None if tag is None or tag.name != wanted else _moved(tag, main)
+    if tag is None or tag.name != wanted or moved:
         now = f"; that tag names snapshot {moved} now" if moved else ""
         raise InvalidInputError(
             f"job '{beginning.job}' is to begin from tag '{wanted}', but the checkpoint {checkpoint.location} was begun "
@@ -301,14 +308,13 @@ def _check_same_tag(beginning: Beginning, checkpoint: JobCheckpoint, wanted: str
         )
 
 
-def _moved(beginning: Beginning, main: Table) -> int | None:
+def _moved(tag: BeganFrom, main: Table) -> int | None:
     """Return the snapshot that the tag names now, if it changed; None too if the tag was deleted."""
-    assert beginning.tag is not None
     try:
-        now = get_tag(main_of(main.context), beginning.tag).snapshot
+        now = get_tag(main_of(main.context), tag.name).snapshot
     except NotFoundError:
         return None
-    return None if now.stamp == beginning.stamp else now.id
+    return None if now.stamp == tag.stamp else now.id
 
 
 def _was_main(beginning: Beginning, sink: Table) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from anabranch.errors import AnabranchError
+from anabranch.format.text.record import JsonRecord, Stored
 from anabranch.streaming.offsets import Offset
 
 
@@ -66,9 +67,15 @@ class Progress:
     """How far it came in tables of ours."""
 
 
+MOMENT: Final = Stored(minimum=0, maximum=253_402_300_799_999)
+"""How epoch milliseconds are stored: up to the end of the year 9999, or they could not be shown."""
+
+
 @dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(JsonRecord):
     """Current status of a job."""
+
+    SNAKE: ClassVar = True
 
     job: str
     sink: str
@@ -90,9 +97,9 @@ class JobStatus:
     """The newest failure, also after it has recovered."""
     last_hint: str | None = None
     """What to do about it."""
-    last_error_millis: int | None = None
+    last_error_millis: Annotated[int | None, MOMENT] = None
     """When that was, epoch milliseconds."""
-    batch_millis: int | None = None
+    batch_millis: Annotated[int | None, MOMENT] = None
     """When the last batch was found done, epoch milliseconds."""
     read: Mapping[str, int] | None = None
     """By table that it reads: the snapshot up to which it has come."""
@@ -114,11 +121,8 @@ class RunEvent:
     error: AnabranchError | None = None
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True)
-class Process:
+class Process(JsonRecord):
     """A process, as others can find out whether it is alive."""
 
     host: str
@@ -139,32 +143,12 @@ class Process:
             return None
         return self.born is None or _born(self.pid) != self.born
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        """Read what `asdict` gives. Raises `KeyError` or `TypeError` if it is something else."""
-        host, pid = of_kind(str, values["host"]), of_kind(int, values["pid"])
-        born, space = (
-            None if values[name] is None else of_kind(str, values[name]) for name in ("born", "space")
-        )
-        return cls(host, pid, born, space)
-
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}" if self.pid else "an unknown process"
 
 
-_MOST: Final = 253_402_300_799_999
-"""Milliseconds until the end of the year 9999; nothing that is counted here is as large."""
 UNKNOWN: Final = Process("?", 0, None, None)
 """The process of a record that cannot be read."""
-
-
-def of_kind(kind: type[T], value: object) -> T:
-    """Return a value that was read from JSON. Raises `TypeError` if it is of another kind, `ValueError` if it is too large."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind}")
-    if isinstance(value, int) and abs(value) > _MOST:
-        raise ValueError("the number is too large")
-    return value
 
 
 def _born(pid: int) -> str | None:

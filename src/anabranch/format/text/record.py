@@ -27,7 +27,7 @@ from typing import (
 )
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnreadableFileError
-from anabranch.format.text.json_object import MIN_LONG, JsonObject, describe, to_bytes
+from anabranch.format.text.json_object import MAX_LONG, MIN_LONG, JsonObject, describe, to_bytes
 
 Read = Callable[[JsonObject, str], Any]
 """Reads the value of a key; what is missing or null is an error."""
@@ -39,6 +39,7 @@ class Stored:
 
     key: str | None = None
     minimum: int = MIN_LONG
+    maximum: int = MAX_LONG
     seldom: bool = False
     """Whether it is left out of the file while it is None, false or empty."""
     apart: bool = False
@@ -242,7 +243,7 @@ def _reader(hint: Any, stored: Stored) -> Read:
     """Return what reads the values of a type."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is int:
-        return partial(_integer, minimum=stored.minimum)
+        return partial(JsonObject.integer, minimum=stored.minimum, maximum=stored.maximum)
     if origin is Literal:
         return partial(_one_of, known=parts)
     if origin in (tuple, frozenset):
@@ -253,11 +254,14 @@ def _reader(hint: Any, stored: Stored) -> Read:
         return lambda content, key: hint(_one_of(content, key, tuple(hint)))
     if hasattr(hint, "from_object"):
         return partial(_record, kind=hint)
-    return {str: JsonObject.text, bool: JsonObject.flag, bytes: _bytes}.get(hint, _anything)
+    return {str: JsonObject.text, bool: JsonObject.flag, float: _number, bytes: _bytes}.get(hint, _anything)
 
 
-def _integer(content: JsonObject, key: str, minimum: int) -> int:
-    return content.integer(key, minimum=minimum)
+def _number(content: JsonObject, key: str) -> float:
+    value = content.values.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        content.fail(f"'{key}' is {describe(value)}, expected a number")
+    return value
 
 
 def _one_of(content: JsonObject, key: str, known: tuple[str, ...]) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
+from anabranch.format.text.record import JsonRecord
 from anabranch.lineage.model import LineageEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(JsonRecord):
     """A job's last batch in the content it begins with."""
 
     query: str
@@ -25,14 +25,3 @@ class Point:
         if entry is None or entry.engine.query is None or entry.engine.batch is None:
             return None
         return cls(entry.engine.query, entry.engine.batch, entry.watermark)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any] | None) -> Self | None:
-        """The point, or None if `value` is none."""
-        match value:
-            case {"query": str(query), "batch": int(batch), "watermark": watermark}:
-                return cls(query, batch, watermark if isinstance(watermark, int) else None)
-        return None
