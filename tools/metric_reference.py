@@ -1,6 +1,7 @@
 """Writes docs/reference/metrics.md: the numbers that tables and jobs report, from the classes that hold them."""
 
 import ast
+import dataclasses
 import inspect
 import itertools
 import textwrap
@@ -88,7 +89,7 @@ def page() -> str:
 def fields_of(kind):
     """Fields of a dataclass with what stands below each; else what is said here."""
     told = dict(_told(ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body))
-    for name in kind.__dataclass_fields__:
+    for name in (field.name for field in dataclasses.fields(kind)):
         yield (
             name,
             CLEARER.get(name)
