@@ -39,7 +39,6 @@ class ColumnMapping:
 
     Args:
         schema: what the files were written with.
-        fields: the columns to give.
 
     Raises:
         UnsupportedFeatureError: a column's type was changed in a way that is not implemented.
@@ -64,7 +63,6 @@ class ColumnMapping:
 
         Args:
             rows: columns of the file, at least those of `sources` that are in it.
-            path: the file, for messages.
 
         Raises:
             CorruptTableError: the file holds something else than its schema says.

@@ -41,8 +41,6 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
     """Open a data file for one reader.
 
     Args:
-        storage: where it is.
-        file: the file.
         wanted: what will be read, which is fetched at once from a distant store; None for the footer.
 
     Raises:

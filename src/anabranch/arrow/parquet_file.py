@@ -38,8 +38,6 @@ class ParquetData:
     """A Parquet file whose footer was read.
 
     Args:
-        storage: where it is.
-        file: the file.
         verify: whether to check the checksums of pages that have one; the footer's is always checked.
 
     Raises `CorruptTableError`.

@@ -78,7 +78,6 @@ def read_batches(
 
     Args:
         splits: what to read, in order.
-        context: the table.
         columns: names of the columns to give, in that order; None for all.
         predicate: keep exactly the rows for which it is TRUE; bound to the fields of the context.
         limit: stop after that many rows.

@@ -135,7 +135,6 @@ class SortOrder:
 
         Args:
             columns: `columns` of the rows.
-            keys: of the rows.
         """
         if self.strategy != "order":
             return np.argsort(keys, kind="stable")

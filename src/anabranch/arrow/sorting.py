@@ -146,7 +146,6 @@ class RangeSorter:
     """Sorter that takes rows in any order and returns them sorted.
 
     Args:
-        plan: how they are sorted.
         context: the table, whose ``write-buffer-size`` bounds the memory.
         row_count: about how many rows will come.
     """

@@ -80,7 +80,6 @@ def write(batches: Iterable[pa.RecordBatch | pa.Table], context: WriteContext) -
     Args:
         batches: rows exactly in the Arrow types of the table's schema, as `convert` makes them; after its columns
             the one that `sink.watermark.source-column` names, if that is none of them.
-        context: the table.
 
     Raises:
         SchemaError: the rows are of another schema.

@@ -74,7 +74,6 @@ def affected(
     """Return all tables that contain something made from the commits of `root`.
 
     Args:
-        store: where commits are known.
         root: what was taken out of the corrected table.
         mains: the main of each table, by the table's identity.
         begun: the snapshots with which branches made by an earlier run begin, by the table's identity.

@@ -89,9 +89,6 @@ def check_reads(
     """Raise `InvalidInputError` if a job has read what is not, or no longer, the right main of a table.
 
     Args:
-        work: the cascade.
-        step: the table that the job writes.
-        job: the job.
         branch: the branch of that table.
         corrected: the tables that are being corrected, by name.
     """
@@ -146,9 +143,6 @@ def is_current(lake: Lake, job: Job, branch: TableContext, branches: Mapping[str
     """Whether a batch job's last commit on a branch read its sources as they are now, by the code it has now.
 
     Args:
-        lake: the warehouse.
-        job: the job.
-        branch: the branch that it writes.
         branches: the branches on which tables are read, by table.
     """
     made = next(made_by(branch, job.name), None)

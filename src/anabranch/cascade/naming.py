@@ -26,8 +26,6 @@ def correction_name(table: str, tag: str, number: int = 1) -> str:
     """Return ``correct-db.orders-good``: the branches of a correction of `table` that begins at a tag.
 
     Args:
-        table: the table.
-        tag: the tag.
         number: of several corrections, when the tag named another snapshot each time; not in the name of the first.
     """
     name = tag

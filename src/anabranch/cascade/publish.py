@@ -38,7 +38,6 @@ def publish(
     """Replace the mains of all tables of a plan that was carried out.
 
     Args:
-        lake: the warehouse.
         work: the plan, as of the start of the run.
         jobs: those that the plan was made with.
         check: raises if what the branches hold is not, or no longer, right.

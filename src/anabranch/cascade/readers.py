@@ -21,8 +21,6 @@ def readers_of(
     """Return commits in the history of mains that had read any of some commits, by the branch they were made on.
 
     Args:
-        store: where commits are known.
-        contents: of the store.
         taken_out: the commits that are asked about. Those that only rewrite files do not count.
         mains: the mains whose history is searched.
     """

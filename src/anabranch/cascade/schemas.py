@@ -18,7 +18,6 @@ def take_in_schema(main: TableContext, branch: TableContext, fork_schema: int) -
 
     Args:
         main: the table.
-        branch: the branch.
         fork_schema: id of the schema in which the branch begins.
 
     Raises `InvalidInputError`: both were changed, and the changes do not go together.

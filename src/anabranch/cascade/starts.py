@@ -100,7 +100,6 @@ def start_of(
     """Return where a job begins so that it makes what its table has after a moment.
 
     Args:
-        job: the job.
         main: the table that it writes.
         stand: state with which its branch begins.
         sources: how tables that the job names without a branch are read, by the name of the source.

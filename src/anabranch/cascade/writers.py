@@ -39,7 +39,6 @@ def writers_of(store: CommitStore, made_anew: Segments, kept: Segments) -> tuple
     """Return the writers of commits with rows, sorted by name; those that no job makes again last.
 
     Args:
-        store: where commits are known.
         made_anew: the commits that have to be made again.
         kept: the earlier ones: streams that made these have to continue, too.
     """

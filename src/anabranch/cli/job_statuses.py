@@ -54,7 +54,6 @@ class ShownStatuses:
             tells_failures: whether jobs that are given up are told on standard error; False if the caller does.
             heartbeat_seconds: in JSON, a job that nothing was written of for so long is written as it is; None for changes only.
             lag: returns by table how far a job is behind; None where nobody looks.
-            runtime: clock.
         """
         self.on_closed: Callable[[], None] = lambda: None
         """Called when nobody reads standard output any more."""

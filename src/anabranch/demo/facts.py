@@ -52,7 +52,6 @@ def rows(lake: Lake, flights: pa.Table, windy: float) -> list[Fact]:
     """Check every row of the four tables, by identity where it has one.
 
     Args:
-        lake: the demo's.
         flights: all that have arrived.
         windy: number of delays in strong wind that a query found.
     """

@@ -73,7 +73,6 @@ def run_demo(
         keep: an empty folder to run in, or a URL for the warehouse alone; a fresh temporary folder if None.
         master: of Spark. The machines of a cluster must see the folder into which the flights arrive.
         conf: further settings of Spark.
-        quiet: print nothing.
 
     Raises:
         InvalidInputError: the folder, or the warehouse, is not empty.

@@ -111,15 +111,12 @@ def run(
 
     Args:
         warehouse: path or URL.
-        jobs: the jobs.
         how: branch, tag and checkpoint.
         schedule: how long, and how often again.
         spark: what runs them.
         take_over: end the jobs in other processes that run them, after the batch they are at.
-        tell: told what is waited for.
         on_status: told of all jobs, now and then.
         on_stop: told once how the end can be asked for.
-        on_event: told of starts and ends.
 
     Raises:
         UnsupportedFeatureError: PySpark is not installed.

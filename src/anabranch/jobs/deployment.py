@@ -68,8 +68,6 @@ def deployment_of(job: Job, lake: Lake, code: str | None, operators: Operators |
     """Describe a job as it is now.
 
     Args:
-        job: the job.
-        lake: its warehouse.
         code: version of its code.
         operators: those with state; None if it has none.
     """

@@ -129,15 +129,7 @@ def made_in(run: JobRun, job: Job, reading: SourceReading) -> DataFrame:
 def start_query(
     prepared: Prepared, rows: DataFrame, lake: Lake, trigger: Trigger, looked_up: Gathered
 ) -> StreamingQuery:
-    """Start the streaming query of a job. Spark's and our errors are raised as they are.
-
-    Args:
-        prepared: the job.
-        rows: what its function made.
-        lake: its warehouse.
-        trigger: how often a batch begins.
-        looked_up: what the function read meanwhile.
-    """
+    """Start the streaming query of a job. Spark's and our errors are raised as they are."""
     job, checkpoint = prepared.job, prepared.checkpoint
     assert checkpoint is not None, "a streaming job has one"
     if job.mode == "overwrite":

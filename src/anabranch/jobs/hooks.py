@@ -80,7 +80,6 @@ class Hook:
         """Run the command beside the caller, after the calls before it.
 
         Args:
-            event: what happened.
             what: to which job, or from which table on.
             message: what is to be said of it.
             hint: what to do next.

@@ -184,11 +184,8 @@ def take(
     """Take jobs for this process: all of them or none.
 
     Args:
-        board: of the warehouse.
         wanted: the jobs.
         take_over: ask other processes that run them to end them, after the batch they are at.
-        patience_seconds: how long that may take.
-        tell: told what is waited for.
 
     Raises `JobTakenError` if another process runs one of them.
     """

@@ -62,8 +62,6 @@ def recorded_positions(main: TableContext, moment: Snapshot, job: str) -> KnownP
 
     Args:
         main: the branch that has the snapshot in its history.
-        moment: the snapshot.
-        job: its name.
 
     Raises:
         NotFoundError: no commit of the job is known up to there.
@@ -146,8 +144,6 @@ def known_positions(
 
     Args:
         main: the branch that has the snapshot in its history.
-        moment: the snapshot.
-        job: its name.
         indexed: returns lineage's positions at the snapshot.
         is_all: whether lineage knows all commits up to there.
 

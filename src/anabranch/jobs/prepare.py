@@ -104,8 +104,6 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     """Decide how a job is to run. Repeated, the result is the same.
 
     Args:
-        job: the job.
-        lake: its warehouse.
         run: how to run it.
         code: version of its code.
         is_batch: whether none of its sources is a stream.

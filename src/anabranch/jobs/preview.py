@@ -65,7 +65,6 @@ def preview(job: Job, warehouse: str, how: Run, spark_lake: Lake | None = None) 
     """Compare a job with its last start.
 
     Args:
-        job: the job.
         warehouse: path or URL; it need not be there yet.
         how: branch and checkpoint.
         spark_lake: the warehouse with a session, to see the operators with state; None to look without.

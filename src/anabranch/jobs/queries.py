@@ -40,13 +40,11 @@ class RunningQuery:
         """Watch a query.
 
         Args:
-            query: the started query.
             notices: see `anabranch.jobs.supervise.Running`.
             begun: likewise.
             keeper: keeps its state for tags; None if it has none.
             pins: keep what it has not read from expiring.
             patience_seconds: how long a clean end waits for a batch.
-            runtime: clock and waiting.
         """
         self._query = query
         self._run = str(query.runId)  # asked now: a JVM that is gone does not tell
@@ -150,9 +148,7 @@ class RunningBatch:
             run: id of the run.
             work: writes the rows.
             cancel: makes what Spark does for the work fail.
-            name: of the job.
             patience_seconds: how long a clean end waits for the work.
-            runtime: clock.
         """
         self._run = run
         self._work = work

@@ -152,9 +152,6 @@ def ask(
     Args:
         warehouse: path or URL.
         job: its name, or with ``@`` and a branch the run on that branch.
-        what: what to ask.
-        patience_seconds: how long to wait.
-        runtime: clock and waiting.
 
     Raises:
         NotFoundError: nobody runs the job.

@@ -179,8 +179,6 @@ def resumed(
     """Return where a job continues after its last commit to a table; None if it has made none, or its work was emptied.
 
     Args:
-        job: the job.
-        lake: its warehouse.
         sink: the branch that it writes to.
         places: where checkpoints are, beside those of the warehouse.
         place: where its checkpoint would be.

@@ -59,7 +59,6 @@ class Supervisor:
             policy: when they are started again.
             stop: asks for the end.
             on_status: told after every look at the jobs, with all of them, in order.
-            on_event: told of starts and ends.
             asks: returns, by job, what others ask since the last call, and who.
             has_engine: whether what runs the jobs is still there; asked after failures.
             poll_seconds: between looks.

@@ -42,7 +42,6 @@ class Cluster:
     Args:
         config: settings of the client.
         patience_seconds: how long to wait for brokers that do not answer.
-        runtime: clock and sleep.
     """
 
     def __init__(self, config: ClientConfig, patience_seconds: float, runtime: Runtime = SYSTEM) -> None:

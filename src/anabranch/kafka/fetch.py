@@ -63,7 +63,6 @@ class RangeReader:
         """Yield the records in the order of their offsets.
 
         Args:
-            wanted: the range.
             runtime: clock and sleep.
             rejected: takes the records whose values cannot be read, when all are read; else they are counted in the log.
 

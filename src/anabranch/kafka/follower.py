@@ -79,7 +79,6 @@ class KafkaFollower:
 
         Args:
             start: the position before it.
-            ids: of the topics that it is about.
             limited: whether the limits for a batch hold.
             until: never go beyond these offsets, nor to partitions that are not among them.
 

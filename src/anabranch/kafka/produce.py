@@ -59,7 +59,6 @@ class Sending:
         """Send the records of a batch in one transaction, if no transaction of that name has sent them.
 
         Args:
-            records: all of the batch.
             name: of the transactions, and of the consumer group that remembers the batch.
             batch: its number; those of a name go up.
             topic: one that exists; the offset of the group in its partition 0 is the number of the next batch.

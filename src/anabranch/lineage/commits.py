@@ -92,9 +92,7 @@ def has_news(branch: Branch, newest: Newest | None, table: TableContext) -> bool
     """Whether the branch has other commits than those up to the newest known one; two reads if it has not.
 
     Args:
-        branch: which.
         newest: its newest commit that is known; None if none is.
-        table: the table, on any branch.
     """
     if branch.context is None:
         last = branch.segment
@@ -117,9 +115,7 @@ def commits_backwards(branch: Branch, forks: Forks, table: TableContext) -> Iter
     """Yield the branch's own commits, newest first, from the store and then from the archive; read one at a time.
 
     Args:
-        branch: which.
         forks: of all branches of the table.
-        table: the table, on any branch.
 
     Raises `CorruptTableError`, `UnsupportedFeatureError`.
     """

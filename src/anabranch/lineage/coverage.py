@@ -116,7 +116,6 @@ def commits_since(
     """Return the commits after the fork that made a branch's content, oldest first.
 
     Args:
-        context: the branch.
         parted: id of the snapshot that both have in common.
         content: leaves out what was rolled back.
         head: take the content at this snapshot; None for the newest.

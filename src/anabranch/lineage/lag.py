@@ -118,7 +118,6 @@ def branch_lag(main: TableContext, branch: TableContext) -> BranchLag:
     """Return how far a branch is behind main, per source.
 
     Args:
-        main: the main branch.
         branch: another one of the table.
     """
     fork = None if branch.fork is None else branch.fork.snapshot

@@ -40,7 +40,6 @@ def only_on_main(
     what main has from the branch.
 
     Args:
-        main: the main branch.
         branch: another one of the table; nothing is known of one that another engine made.
         head: main as it was at this snapshot; None for now.
         own_head: the branch as it was at this snapshot; None for now.

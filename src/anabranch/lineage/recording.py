@@ -115,7 +115,6 @@ class JobRun:
         """Record that rows come from a source other than a table here, such as a service or a file.
 
         Args:
-            source: its name.
             kind: ``files``, ``kafka`` or ``unknown``.
             start: from where it was read, exclusive, as JSON values; None for the beginning, or if that has no meaning.
             end: up to where it was read, inclusive.

@@ -95,9 +95,7 @@ def expire_now_and_then(context: TableContext, options: Mapping[str, str], commi
     The commit is acknowledged in any case: a failure is logged, and a later write resumes the work.
 
     Args:
-        context: the branch.
         options: of the write, over the table's.
-        committed: the snapshot just made.
     """
     if committed.id % _PER_EXPIRY:
         return

@@ -62,8 +62,6 @@ def maintain(
     Args:
         context: the branch.
         options: of the table, with those of the call over them.
-        engine: rewrites and deletes files.
-        dry_run: only find out.
 
     If there is no room to compact, that is tried again after the other steps.
 

@@ -64,7 +64,6 @@ def old_files(
     Files that are left alone are included, under the kind `FOREIGN`.
 
     Args:
-        context: the table.
         partition_keys: its partition columns, in order.
         modified_until: epoch milliseconds.
         engine: lists the folders of partitions.

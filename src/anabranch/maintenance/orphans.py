@@ -192,7 +192,6 @@ def reading_set_aside(context: TableContext, places: Mapping[str, str]) -> Table
     """Return the same branch, reading missing files from where they were moved to.
 
     Args:
-        context: the branch.
         places: current paths by original paths; looked up at each read.
     """
     return replace(context, storage=cast(Storage, _Found(context.storage, places)))

@@ -70,7 +70,6 @@ def carry_out(
     """Have an engine rewrite the files of these tasks, and commit the results in parts.
 
     Args:
-        context: the branch.
         options: over the table's.
         tasks: planned on some snapshot of the branch.
         engine: rewrites the files.
@@ -110,7 +109,6 @@ def commit_rewrites(
     On a branch it may take several, which keep apart what a merge will take from what it will not. Rewrites whose files are no longer as they were are given up and their new files removed; the rest is committed.
 
     Args:
-        context: the branch.
         rewrites: results of tasks.
         writing: the context the new files were written with.
         description: how it was done, for the snapshot's properties.

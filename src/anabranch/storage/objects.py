@@ -50,11 +50,9 @@ class ObjectStorage:
     """A folder of a bucket. `open_storage` makes one from a URL and options.
 
     Args:
-        clients: how to reach the bucket.
         url: where the folder is.
         folder: the folder within the bucket, "" for all of it.
         options: what re-opens the store in another process, never shown; without it, none can.
-        runtime: how to wait between tries.
     """
 
     def __init__(

@@ -29,7 +29,6 @@ class Ahead:
     """Prefetching lookup of snapshots for one step.
 
     Args:
-        context: the branch.
         until: the last one wanted; None for no bound.
         files: whether manifests are wanted too.
     """

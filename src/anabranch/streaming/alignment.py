@@ -30,9 +30,7 @@ class Alignment:
         """Create it without reading or writing anything.
 
         Args:
-            member: the source in its group.
             find: the snapshot of an id, of the branch that is read; None if there is none (yet).
-            clock: the one of the runtime.
         """
         self.member = member
         self._find = find

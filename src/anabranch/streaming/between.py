@@ -87,8 +87,6 @@ def between_of(context: TableContext, options: Mapping[str, str], newest: int) -
     """Return the range that the options of a read ask for; None if they ask for none.
 
     Args:
-        context: the branch.
-        options: of the read.
         newest: the number of the newest snapshot; 0 if there is none.
 
     Raises:

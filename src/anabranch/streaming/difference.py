@@ -51,7 +51,6 @@ def check_only_added(context: TableContext, held: Snapshot, left: Snapshot) -> N
     """Raise `NotFoundError` unless it is certain that no snapshot between two others removed rows.
 
     Args:
-        context: the branch.
         held: the earlier one.
         left: the later one, which is part of the branch's history.
     """

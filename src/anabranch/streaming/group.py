@@ -113,10 +113,7 @@ class Member:
         """Create it; nothing is written before the first `tell`.
 
         Args:
-            storage: the warehouse.
-            terms: of the group.
             table: what the source reads, for people.
-            runtime: where times and names come from.
         """
         self.terms = terms
         self.name = runtime.ids.uuid()

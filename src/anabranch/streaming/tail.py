@@ -226,7 +226,6 @@ def start_options(
 
     Args:
         start: a ``scan.mode``, or a moment to begin with what was added in it.
-        options: those of the table's view.
         moment: what the view is pinned to: all of that is what ``latest-full`` begins with.
     """
     elsewhere = {option.key for option in MOMENT_OPTIONS} | {SCAN_MODE.key}

@@ -29,7 +29,6 @@ def _history(view: View, unread: dict[int, AnabranchError]) -> list[Snapshot]:
     """Return the moment of the view and its predecessors, newest first, down to the first gap.
 
     Args:
-        view: the table.
         unread: gets the numbers of damaged ones, which are left out.
     """
     newest = view.snapshot if view.damage is None else _newest(view, unread)

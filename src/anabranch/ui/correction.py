@@ -126,7 +126,6 @@ def _last_group(lake: Lake, table: str, damaged: Unread | None = None) -> GroupI
     """Return the last replacement of this table together with others that was not taken back.
 
     Args:
-        lake: the warehouse.
         table: one of the tables.
         damaged: told of records that cannot be read, any of which may be the last: then it is None. Without it they raise.
     """

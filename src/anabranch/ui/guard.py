@@ -32,7 +32,6 @@ class Guard:
         """Wrap an application.
 
         Args:
-            app: what answers.
             hosts: the values of ``Host`` that are ours.
             token: what the printed address holds.
             secret: what the cookie holds in its place.

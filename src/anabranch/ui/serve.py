@@ -96,8 +96,6 @@ def serve(site: Site, *, port: int | None, browser: bool, say: Callable[[str], N
     Args:
         site: the warehouse.
         port: as `Server` takes it.
-        browser: open it in a browser.
-        say: tells the address.
     """
     limit_metadata_cache(_CACHED_METADATA)
     keep_pandas_out()

@@ -62,12 +62,10 @@ class Site:
         """Make it; nothing is read yet.
 
         Args:
-            lake: the warehouse.
             warehouse: its place, as it was named.
             allow_actions: let the page correct tables.
             jobs: files of jobs that a correction may run.
             checks: files of checks that a correction may use.
-            runtime: source of times and names.
         """
         self.lake = lake
         self.warehouse = warehouse

@@ -196,7 +196,6 @@ class Session(Caller):
 
         Args:
             lake: opens the lake of the session.
-            table: the table that was named.
         """
         super().__init__("", is_of_sql=True)
         self._lake, self._table = lake, table

@@ -63,7 +63,6 @@ def describe_diff(
     """Return a difference as one value.
 
     Args:
-        diff: what to describe.
         count: also count the rows that differ, which reads the changed files.
         limit: also show so many of them.
         filter: as `Diff.rows` takes it.

@@ -125,7 +125,6 @@ def describe_table(table: Table, unread: OnUnread | None = None) -> TableInfo:
     """Return all facts about a table as one value. Reads its manifests.
 
     Args:
-        table: the view.
         unread: told of what is damaged; the facts that depend on it are None. Without it that raises.
     """
     from anabranch.format.schema.watermark import watermark_definition

@@ -186,11 +186,6 @@ def concat_manifests(
     Manifests of one writer schema are joined without decoding an entry, so fields unknown here survive.
     Of different ones the entries are decoded and written in the schema of `encode_manifest`.
 
-    Args:
-        manifests: their bytes.
-        paths: of the manifests, for messages.
-        codec: compression of the result.
-
     Raises:
         CorruptTableError: a manifest is damaged.
         UnsupportedFeatureError: as in `decode_manifests`.

@@ -215,10 +215,7 @@ def check_rows(
     """Check rows that come from some files.
 
     Args:
-        df: the rows.
         checks: tried in this order.
-        paths: of the files.
-        counts: rows of each file.
 
     Raises:
         CorruptTableError: a rule is broken; names the file.

@@ -33,7 +33,6 @@ def encode_row(types: Sequence[t.DataType], values: Sequence[Any], *, reserve_nu
     """A row of physical values, without the number of fields in front.
 
     Args:
-        types: the types of the fields.
         values: as many physical values; a field of a complex type must be None.
         reserve_nulls: give nulls of wide decimals and timestamps their place in the variable part. Partition
             rows and bucket keys are encoded so, statistics are not.

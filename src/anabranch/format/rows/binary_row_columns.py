@@ -64,7 +64,6 @@ def decode_column(
     Args:
         rows: binary rows as manifests store them, with their number of fields in front.
         position: the field, from 0.
-        data_type: the field's type.
         arity: the number of fields that rows must have.
         strict: raise instead of giving null for what is not as it must be.
         where: the file that the rows are from, for the message.

@@ -66,7 +66,6 @@ def encode_rows(
 
     Args:
         columns: at least one Arrow column; its type need only fit the column's `types` without loss.
-        types: the types of the fields.
         reserve_nulls: as in `binary_row.encode_row`.
 
     Raises:

@@ -67,7 +67,6 @@ def check_use(given: Mapping[str, str], *, also: Iterable[str] | None = None) ->
     """Refuse options of one read or write that nobody knows, and values that cannot be read.
 
     Args:
-        given: the options.
         also: what is known besides, for Spark's readers and writers; None for Python's own.
 
     Raises `OptionError`; its hint names the option that was probably meant.

@@ -80,7 +80,6 @@ class TableSchema:
             partition_keys: columns that rows are grouped by in folders, outermost first.
             primary_keys: refused unless empty.
             options: table options as text.
-            comment: what the table is for.
             time_millis: now, in milliseconds since the epoch.
 
         Raises:

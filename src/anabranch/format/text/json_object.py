@@ -164,7 +164,6 @@ def check_version(found: Any, newest: int, *, path: str) -> None:
     Args:
         found: the value of ``version``; one that is not a number is left to the reader.
         newest: the newest version that this release reads.
-        path: the file, for the message.
     """
     if isinstance(found, int) and not isinstance(found, bool) and found > newest:
         raise UnsupportedFeatureError(

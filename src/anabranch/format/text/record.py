@@ -78,12 +78,7 @@ class JsonRecord:
 
     @classmethod
     def from_object(cls, content: JsonObject, **apart: Any) -> Self:
-        """Read the record. Raises `CorruptTableError` naming the file.
-
-        Args:
-            content: the object.
-            apart: the fields that are not in it.
-        """
+        """Read the record. Raises `CorruptTableError` naming the file."""
         return cls(**cls.fields_of(content), **apart)
 
     @classmethod
@@ -131,7 +126,6 @@ class JsonFile(JsonRecord):
             files: where it lies.
             path: of the file.
             whole: whether messages say in which store it lies.
-            apart: the fields that are not in it.
         """
         try:
             data = files.get(path)
@@ -146,13 +140,7 @@ class JsonFile(JsonRecord):
 
     @classmethod
     def from_json(cls, data: bytes, *, path: str, **apart: Any) -> Self:
-        """Read the file. Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer.
-
-        Args:
-            data: the content.
-            path: of the file.
-            apart: the fields that are not in it.
-        """
+        """Read the file. Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
         try:
             content = JsonObject.parse(data, path=path)
             content.version(cls.VERSION)

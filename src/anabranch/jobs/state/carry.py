@@ -24,7 +24,6 @@ def carry(held: HeldState, target: Storage, moved: Moved) -> None:
     """Copy the state after a batch into a checkpoint in which no query has begun.
 
     Args:
-        held: the state to copy.
         target: rooted at the new checkpoint's folder. What an earlier try has left there is replaced.
         moved: maps a position to the same one on the table that the new query reads.
 

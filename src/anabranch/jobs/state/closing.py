@@ -26,7 +26,6 @@ def closing_watermark(checkpoint: Storage, held: HeldState, point: Point, branch
 
     Args:
         checkpoint: of the query that made the point.
-        held: its state there.
         point: the batch.
         branch: the branch that begins with it.
     """

@@ -61,7 +61,6 @@ def check_there(
     """Raise `InvalidInputError` if files that a query has read are not there to be read again.
 
     Args:
-        checkpoint: of the query.
         options: credentials and endpoint of the store.
         after: only those after these batches, by source; those of other sources all.
     """

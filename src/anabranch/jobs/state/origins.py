@@ -48,8 +48,6 @@ def far_enough(
     """Return the latest position after which all rows come that matter.
 
     Args:
-        context: the branch that is read.
-        options: of the source.
         since: which rows matter.
         begin: where reading is known to be early enough; returned where nothing better is known.
         end: where it ends.

@@ -55,8 +55,6 @@ def settle(
         rows: its DataFrame, with sources that begin at the point.
         operators: those of it that keep state; None if there are none.
         remake: the same with sources that begin as the argument says.
-        lake: the warehouse.
-        run: how it is run.
 
     Raises `InvalidInputError`: there is no way, which the message explains.
     """

@@ -183,7 +183,6 @@ def changed_conflict(
     Compactions change no rows.
 
     Args:
-        base: the base of the commit.
         since: the snapshot that was read; number 0 for a table that had none.
         replaced: selects, from manifest entries, those of the partitions to be replaced.
     """

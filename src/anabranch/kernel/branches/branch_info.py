@@ -94,7 +94,6 @@ def branch_infos(main: TableContext, gaps: Gaps | None = None) -> list[BranchInf
     What is damaged has a `problem`, and takes away nothing that can be read without it.
 
     Args:
-        main: the main branch.
         gaps: finds what only main has, by reading all commits since the oldest branch; None to skip that.
     """
     read = _Reader()

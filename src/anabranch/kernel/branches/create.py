@@ -55,10 +55,8 @@ def create_branch(
 
     Args:
         main: the main branch; others are only created from its tags.
-        name: of the new branch.
         tag: a tag of main.
         moment: the moment to create the tag at, if the tag does not exist.
-        created_by: who makes it, for people.
         retained: milliseconds after which `maintain` may delete the branch.
 
     Raises:
@@ -203,9 +201,6 @@ def fork_again(
     """Build the fork record for recreating a branch that was removed by other means than ours.
 
     Args:
-        old: the parent branch.
-        branch: its name and identity.
-        begun: its fork snapshot.
         schema_id: schema id of the fork snapshot.
         properties: properties of the fork snapshot, as far as known.
     """
@@ -227,7 +222,6 @@ def recreate_branch(old: TableContext, fork: Fork, begun: Snapshot | None, newes
 
     Args:
         old: the parent branch, which has its schemas.
-        fork: its fork record.
         begun: the fork snapshot, if history is to begin there.
         newest: the number of the newest snapshot that will be restored. The hint is set to it before any exists, so
             that a crash in between leaves a branch that is known to lack them.

@@ -51,10 +51,6 @@ class DeletedBranch:
 def delete_branch(main: TableContext, name: str) -> DeletedBranch:
     """Remove a branch, or what an interrupted creation or removal left of it.
 
-    Args:
-        main: the main branch.
-        name: of the branch.
-
     Raises:
         NotFoundError: there is no such branch.
         InvalidInputError: the branch is main now, or is kept as a former main.

@@ -226,7 +226,6 @@ def changed_files(diff: TableDiff, ids: Sequence[int]) -> tuple[pl.DataFrame, pl
     different ways, as after one of them dropped a column.
 
     Args:
-        diff: the two sides.
         ids: field ids of the compared columns.
     """
     files = diff.files

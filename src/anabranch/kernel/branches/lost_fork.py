@@ -19,12 +19,7 @@ from anabranch.kernel.log.ref_log import find_tag, is_internal, tag_names, tag_t
 
 
 def readable_branch(main: TableContext, name: str) -> TableContext:
-    """Open a branch by name; if its fork record is damaged, with what can be recovered, or without a fork.
-
-    Args:
-        main: the main branch.
-        name: of the branch.
-    """
+    """Open a branch by name; if its fork record is damaged, with what can be recovered, or without a fork."""
     branch = main.on_branch(name)
     try:
         assert branch.fork is None or branch.fork.name, "read, to know whether it can be"
@@ -46,7 +41,6 @@ def recovered_fork(main: TableContext, branch: TableContext) -> Fork | None:
     """Rebuild the fork record as far as it follows from elsewhere; None if not even the identity is known.
 
     Args:
-        main: the main branch.
         branch: the branch with the unreadable record.
     """
     uuid = _identity(main, branch)

@@ -42,7 +42,6 @@ def operations(
     """Return all known operations on the table's branches, newest first.
 
     Args:
-        context: the table.
         of_commits: include replacements that were made as commits, for which all snapshots of main are read.
         unread: told of damaged records, which are left out. Without it they raise `CorruptTableError`.
     """
@@ -70,7 +69,6 @@ def record_deletion(branch: TableContext, by: str | None = None) -> None:
 
     Args:
         branch: the branch, which is no longer written to.
-        by: who deletes it, for people.
     """
     if branch.fork is None and not branch.schemas.ids():
         return  # leftovers of a branch that was recorded when it was deleted, or was never completed

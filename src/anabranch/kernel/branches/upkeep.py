@@ -52,10 +52,6 @@ class BranchCare:
 def tend_branches(main: TableContext, *, dry_run: bool = False) -> BranchCare:
     """Delete expired branches and repair the pins of the others. Two listings where there are no branches.
 
-    Args:
-        main: the main branch.
-        dry_run: report only.
-
     Raises what `delete_branch` does for other reasons than that a branch is main.
     """
     deleted = []

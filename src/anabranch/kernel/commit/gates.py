@@ -29,7 +29,6 @@ def check_audited(branch: TableContext, head: Snapshot | None, name: str | bool 
     """Return the newest audit of a head; raise unless it passed.
 
     Args:
-        branch: the branch of the head.
         head: the head that is to be merged or to become main.
         name: of the set of checks that must have passed; any if None or True.
 

@@ -31,7 +31,6 @@ def stays_in_history(context: TableContext, snapshot: Snapshot, built_on: Snapsh
     """Return True if the snapshot is in the current history; otherwise displace it and return False.
 
     Args:
-        context: the branch that was written.
         snapshot: the snapshot that was put.
         built_on: the snapshot before it; None for the first of a table.
 

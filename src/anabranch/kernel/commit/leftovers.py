@@ -62,7 +62,6 @@ def displace(context: TableContext, head: Snapshot) -> Snapshot | None:
     """Replace a leftover right above the newest snapshot by a snapshot that continues history.
 
     Args:
-        context: the branch.
         head: its newest snapshot.
 
     Returns the leftover that was there; None if there is none, or history moved meanwhile.
@@ -142,7 +141,6 @@ def take_over(context: TableContext, leftover: Snapshot | None = None) -> Snapsh
     After another engine's fast-forward the newest snapshot is another branch's, and commits refuse to build on it.
 
     Args:
-        context: the branch.
         leftover: a snapshot further up, if history is to be extended to it.
     """
     head = context.snapshots.head()

@@ -142,8 +142,6 @@ def commit(
     """Commit the change exactly once.
 
     Args:
-        context: the branch to change.
-        request: the change.
         known_head: a snapshot seen before, where the search for the newest begins.
         seen: what was the newest a moment ago, for the first attempt; None to look.
 

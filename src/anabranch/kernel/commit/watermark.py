@@ -100,9 +100,7 @@ def claim(
     """Return the watermark claim of these messages, by the definition in the schema they were written in.
 
     Args:
-        schema: of the rows.
         options: of the table and the write.
-        messages: what was written.
         producer: the writing streaming query; None for a batch write.
         is_first: whether that query certainly never committed before.
         limit: what the watermark must not exceed.
@@ -145,8 +143,6 @@ def recorded(context: TableContext, previous: Snapshot | None, claimed: Claim, n
     """Return the event-time state for a snapshot on top of `previous`. Never raises, so that no commit fails by it.
 
     Args:
-        context: the branch that is committed to.
-        previous: the base of the commit.
         claimed: the claim of the commit.
         now: its time, epoch milliseconds.
     """
@@ -182,7 +178,6 @@ def reset(previous: Snapshot, to: int | None, latest: int) -> Recorded:
     """Return the event-time state for a snapshot on top of `previous` that resets the watermark.
 
     Args:
-        previous: the base of the commit.
         to: the watermark from now on.
         latest: sources whose recorded progress is beyond this are forgotten, epoch milliseconds.
     """

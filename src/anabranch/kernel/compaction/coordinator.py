@@ -75,7 +75,6 @@ class Coordinator:
         """Initialize without reading anything.
 
         Args:
-            context: the branch.
             options: the job's, overriding the table's. With `full-compaction.delta-commits`, there is a round of full
                 compaction every so many commits.
         """

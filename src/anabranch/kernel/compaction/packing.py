@@ -77,7 +77,6 @@ def pack(sizes: Sequence[int], limits: PackingLimits) -> list[FileRun]:
 
     Args:
         sizes: bytes of the small files of one partition, ascending.
-        limits: thresholds for tasks.
     """
     runs = []
     start, total, weight = 0, 0, 0

@@ -69,7 +69,6 @@ def candidates(
     """Collect the candidates; nothing is changed.
 
     Args:
-        context: the branch.
         schema: its newest.
         history: the expiring snapshots, oldest first, at least one; and the first that stays.
         lists: the index of manifest lists.
@@ -182,7 +181,6 @@ class _Reader:
         Args:
             name: of the list.
             read: yields those that are not known yet, in the order in which they are asked for.
-            remember: whether to cache it.
 
         None, counted as unreadable, if it cannot be read.
         """

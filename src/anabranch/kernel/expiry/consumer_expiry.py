@@ -18,7 +18,6 @@ def next_read(context: TableContext, *, without: Collection[str] = ()) -> int | 
     """Return the id of the first snapshot that a consumer of the branch has not read, or None without consumers.
 
     Args:
-        context: the branch.
         without: names of consumers to ignore.
 
     Raises `CorruptTableError` if one cannot be read, whatever its name: other engines allow other names.

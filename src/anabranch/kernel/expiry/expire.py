@@ -153,10 +153,6 @@ def expire(
     keeps the snapshots from the one it reads next.
 
     Args:
-        context: the branch.
-        retention: what to keep.
-        engine: deletes many files.
-        dry_run: report only.
         without: names of consumers to ignore.
         without_tags: names of tags of the branch to ignore in a dry run. Otherwise they
             must be removed already.

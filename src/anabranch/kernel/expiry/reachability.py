@@ -61,7 +61,6 @@ class Reachability:
     """Reachability of some files. Repeated queries read only new metadata.
 
     Args:
-        context: the table, on any branch.
         names: the names of the files, without folders.
         in_manifests: those of them that manifests may contain, data files and their extra files; all if None.
         reader: the reader of refs; a new one if None.

@@ -25,7 +25,6 @@ def delete_empty_folders(context: TableContext, data_files: Iterable[str], depth
     """Remove the folders of buckets, and of partitions above them, that became empty.
 
     Args:
-        context: the table.
         data_files: paths of files that were deleted.
         depth: number of partition keys.
     """

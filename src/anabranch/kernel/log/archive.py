@@ -166,7 +166,6 @@ def archived(
     with a warning: its snapshots are then missing, which shows as a gap in the snapshot ids.
 
     Args:
-        context: the table, on any branch.
         branch_uuid: which branch; it may be gone.
         before: the oldest snapshot known from elsewhere: only older ones are returned. None for a deleted branch.
     """

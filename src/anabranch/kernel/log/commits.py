@@ -39,7 +39,6 @@ def back_from(context: TableContext, newest: Snapshot, above: int = 0) -> Iterat
     Missing ids expired without being archived, because another engine removed them.
 
     Args:
-        context: the branch.
         newest: where to begin.
         above: only ids above this one; others are not read.
 
@@ -62,7 +61,6 @@ def expired(context: TableContext, left: Following, above: int = 0) -> Iterator[
     Snapshots that a branch began with, or took over as main, were archived by the branch they were committed on.
 
     Args:
-        context: the branch.
         left: the oldest that is left.
         above: only ids above this one; others are not read.
     """
@@ -109,7 +107,6 @@ def record_rewind(context: TableContext, target: Snapshot, head: Snapshot) -> No
     """Record which snapshots of a branch are about to be removed, or had expired. Idempotent.
 
     Args:
-        context: the branch.
         target: the newest snapshot that stays.
         head: the newest that goes.
     """

@@ -69,7 +69,6 @@ def room_after(context: TableContext, highest: int, count: int) -> int:
     """Return the id after which to number the next `count` fields: `highest`, or the last one before a block.
 
     Args:
-        context: the branch.
         highest: `highestFieldId` of its newest schema.
         count: how many fields are added.
 

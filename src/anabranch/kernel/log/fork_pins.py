@@ -53,7 +53,6 @@ def fork_snapshot(branch: TableContext, main: TableContext | None = None) -> Sna
     """Return the fork snapshot of a branch from wherever it is still stored; None if lost, or made by another engine.
 
     Args:
-        branch: the branch.
         main: the main branch, if that is not in the table's own folder.
     """
     fork = branch.fork
@@ -107,7 +106,6 @@ def tend_fork_pins(
     Args:
         main: the main branch.
         branches: all others, as they were found; None to look for them.
-        dry_run: find out only.
     """
     if branches is None:
         branches = [main.on_branch(name) for name in branch_names(main)]

@@ -67,7 +67,6 @@ def complete_copies(context: TableContext, pointers: Sequence[MainPointer]) -> N
     """Store the decision copies that the table lacks because the deciding process died.
 
     Args:
-        context: the table.
         pointers: of its replacements, decided.
     """
     for pointer in pointers:
@@ -81,10 +80,6 @@ def complete_copies(context: TableContext, pointers: Sequence[MainPointer]) -> N
 
 def find_decision(groups: Storage, number: int) -> GroupDecision | None:
     """Return the decision of a group, or None while it is open.
-
-    Args:
-        groups: where the warehouse keeps them.
-        number: of the group.
 
     Raises `CorruptTableError`.
     """

@@ -73,7 +73,6 @@ def find_commit(
     """Return the commit of this identity, or a later one of the same user; None if it was certainly not made.
 
     Args:
-        context: the branch that is written.
         identity: user and identifier of the commit.
         head: the newest snapshot.
         floor: a snapshot known to be older than the commit, from the query's checkpoint. Without

@@ -130,7 +130,6 @@ def check_main_known(context: TableContext, generation: int | None) -> None:
     """Raise if the snapshot to read is the seal of a former main and the replacement's record was lost.
 
     Args:
-        context: the branch that is read.
         generation: the replacement whose seal the snapshot is; None if it is not a seal, which costs nothing.
 
     Raises `CorruptTableError`.

@@ -174,12 +174,7 @@ def _maker(known: Sequence[MainPointer], uuid: str, number: int) -> str:
 
 
 def main_by_uuid(context: TableContext, branch_uuid: str) -> TableContext | None:
-    """Return the branch of that identity as the main it is or was; None if it never was.
-
-    Args:
-        context: the table, on any branch.
-        branch_uuid: of the branch.
-    """
+    """Return the branch of that identity as the main it is or was; None if it never was."""
     main = main_of(context)
     if main.branch_uuid == branch_uuid:
         return main

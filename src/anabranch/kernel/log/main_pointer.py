@@ -38,8 +38,6 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
     """Return ``MAIN-<g>``, or None if it is not decided yet. Raises `CorruptTableError`.
 
     Args:
-        context: the table, on any branch.
-        generation: its number.
         fresh: whether to ask the store instead of the cache: the table may have been replaced by a
             backup.
     """

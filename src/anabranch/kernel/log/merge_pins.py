@@ -106,7 +106,6 @@ def tend_merge_pins(
     Args:
         main: the main branch.
         branches: all others, as they were found; None to look for them.
-        dry_run: find out only.
     """
     if branches is None:
         branches = [main.on_branch(name) for name in branch_names(main)]

@@ -52,7 +52,6 @@ def each(ask: Callable[[T], R], items: Sequence[T], *, at: Storage | None = None
     """Call `ask` for all items in parallel; results in order. The first error ends it. Few items run serially.
 
     Args:
-        ask: the request.
         items: what to ask for.
         at: the store that is asked, if known: where it is far away, few items run in parallel too, and more of many.
     """

@@ -87,7 +87,6 @@ def find_tags(context: TableContext, names: Iterable[str], unread: OnUnread | No
     """Return those of these tags that exist, in the order of the names.
 
     Args:
-        context: the branch.
         names: of the tags.
         unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
     """

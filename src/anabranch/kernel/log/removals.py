@@ -34,9 +34,6 @@ def record_removal(
     """Record which snapshots are about to be removed for good. Idempotent.
 
     Args:
-        storage: of the table.
-        layout: of the branch.
-        manifests: of the table.
         target: the newest snapshot that stays.
         removed: newest first, at least one.
     """

@@ -42,7 +42,6 @@ def check_open(context: TableContext, head: Snapshot | None) -> None:
     """Wait until it is decided whether this branch stays main, and raise if it was replaced.
 
     Args:
-        context: the branch that is to be written.
         head: its newest snapshot.
 
     Raises `SealedBranchError`: the branch was main, and another one replaced it.

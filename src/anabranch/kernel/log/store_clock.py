@@ -36,7 +36,6 @@ def removal_time(context: TableContext, *, lists_files: bool = False) -> int:
     snapshot was stored is taken as a lower bound.
 
     Args:
-        context: the table.
         lists_files: the caller lists files of the table next, so the small file must be gone; else nobody waits for that.
     """
     machine = context.runtime.clock.now_millis()
@@ -51,7 +50,6 @@ def day_old(context: TableContext, stored: Mapping[str, int]) -> list[str]:
     """Return the files of killed operations, by name: those stored more than a day ago. No operation takes as long.
 
     Args:
-        context: the table.
         stored: when each file was stored, by name. Costs nothing if there are none.
     """
     now = removal_time(context) if stored else 0

@@ -29,7 +29,6 @@ class BranchSide:
         """Initialize without reading anything.
 
         Args:
-            branch: the branch.
             head: its snapshot to merge.
             log: its merges before.
             notes: what an earlier merge found.

@@ -80,8 +80,6 @@ def merge_branch(
     """Merge a branch's changes since its last merge into main, as one new snapshot. No data file is read.
 
     Args:
-        main: the main branch.
-        name: of the branch.
         wishes: what to do where both sides changed a partition.
         dry_run: only plan it.
         overlap: finds events that both sides took from the same sources; None if that is not known.

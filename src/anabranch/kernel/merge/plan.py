@@ -129,11 +129,9 @@ class MergePlanner:
         """Initialize without reading anything.
 
         Args:
-            branch: the branch.
             head: its snapshot to merge.
             log: its merges before this one.
             wishes: the choices where both sides changed a partition.
-            schema_id: the branch's schema to merge.
             overlap: finds events that both sides have; None if not known.
             notes: what an earlier merge of the branch found.
         """

@@ -61,10 +61,7 @@ def merge_state(
     """Compute the merge state of a branch; None if the log of its merges is older than that state of main.
 
     Args:
-        main: the main branch.
         past: its remaining or noted snapshots since the fork.
-        branch: the branch.
-        log: its merges.
         born: births of the branch's files.
         marks_by: reader that knows the changes of some of main's snapshots.
 

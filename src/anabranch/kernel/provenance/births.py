@@ -205,8 +205,6 @@ def _follow(known: dict[str, Birth], snapshot: Snapshot, delta: EntryFrame, olde
 
     Args:
         known: births by file name, changed in place.
-        snapshot: the next of the branch.
-        delta: its entries.
         older: birth of files older than all known ones.
     """
     now = Birth(snapshot.id, snapshot.id)

@@ -86,7 +86,6 @@ def carry_over(context: TableContext, due: Sequence[Snapshot], following: Snapsh
     Must return before the first of them is removed. Idempotent.
 
     Args:
-        context: the branch of the snapshots.
         due: oldest first, without gap.
         following: the first that stays.
 

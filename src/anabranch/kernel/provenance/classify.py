@@ -156,7 +156,6 @@ def span_of(
     """Compute the combined changes of contiguous snapshots.
 
     Args:
-        context: the branch of the snapshots.
         snapshots: at least one, oldest first.
         besides: for main, uuid of the branch whose merges do not count as changes of main.
         undoing: whether a rollback undoes what lies between it and its moment; by default on main. On a branch a merge

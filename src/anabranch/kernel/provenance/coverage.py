@@ -170,7 +170,6 @@ class Origin(Protocol):
         """Return properties for the snapshot; deterministic.
 
         Args:
-            branch: the branch of the rows.
             taken: its last snapshot that is not brought in, because it was before.
             head: its last snapshot that is.
             commits: the retained and effective ones between the two, oldest first, including `head`.

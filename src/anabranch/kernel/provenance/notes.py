@@ -92,7 +92,6 @@ def find_notes(branch: TableContext, numbers: Sequence[int]) -> Notes:
     """Return the newest notes of a branch's merges that can be read; empty if there are none.
 
     Args:
-        branch: the branch.
         numbers: of the merges that have left notes.
     """
     for number in sorted(numbers, reverse=True):
@@ -118,7 +117,6 @@ def keep_notes(
     """Write the notes of a merge that is done, if the next one has enough of them.
 
     Args:
-        branch: the branch.
         number: of the merge.
         before: the notes that it used.
         main: the main branch.

@@ -36,7 +36,6 @@ def past_since(
     """Return the snapshots of a branch from `head` down to the base, or to where history was expired.
 
     Args:
-        context: the branch.
         head: the newest snapshot to take.
         base: the snapshot to go back to; its branch is ignored, as branches copy each other's past.
         known: the result for an older head, so that only later snapshots are read. Not used if that head is not in the

@@ -92,7 +92,6 @@ def side_of(
     """Compute the changes on main after `base`; or with `taken` on the branch itself.
 
     Args:
-        context: the side.
         branch: the merged branch, which keeps the records of expired snapshots.
         past: its retained snapshots after `base`.
         base: the fork snapshot.

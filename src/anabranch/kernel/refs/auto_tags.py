@@ -296,7 +296,6 @@ def keep_due(context: TableContext, options: Mapping[str, str], committed: Snaps
     Args:
         context: the branch.
         options: of the table, overridden by those of the job.
-        committed: the snapshot just made.
     """
     try:
         for name in due_tags(context, options, committed):

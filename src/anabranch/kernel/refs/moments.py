@@ -58,7 +58,6 @@ def resolve(context: TableContext, version: str | int, *, exact: bool = False) -
     """Resolve a version to a moment.
 
     Args:
-        context: the branch.
         version: a snapshot's id, ``snapshot.N``, ``savepoint.N``, ``watermark-N``, or the name of a tag.
         exact: as in `at_watermark`.
 
@@ -99,7 +98,6 @@ def place_and_moment(context: TableContext, options: Mapping[str, str]) -> tuple
 
     Args:
         context: the branch to read if the options name no other.
-        options: of the read.
 
     Raises `OptionError` if they name several, otherwise as `resolve`, `at_time`, `published_at` and `at_watermark`.
     """

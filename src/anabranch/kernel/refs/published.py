@@ -31,7 +31,6 @@ def at_time(context: TableContext, millis: int, *, exact: bool = False) -> Momen
     """Return the table at a time by its current history, including later corrections.
 
     Args:
-        context: the branch.
         millis: the time, in milliseconds since the epoch.
         exact: refuse an answer that is not certainly what readers saw then.
 

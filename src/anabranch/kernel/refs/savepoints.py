@@ -58,7 +58,6 @@ def create_savepoint(context: TableContext, moment: Moment | None = None) -> Sav
     """Create a permanent savepoint of a moment, under the next number of the table.
 
     Args:
-        context: the branch.
         moment: what to keep; the newest snapshot if None.
 
     Raises:

@@ -35,8 +35,6 @@ def create_tag(
     """Create a tag; if several callers create the same name at once, one succeeds. See `Table.create_tag`.
 
     Args:
-        context: the branch.
-        name: of the new tag.
         moment: the moment to tag.
         retained: how many milliseconds to keep it; `tag.default-time-retained` if None.
         automatic: whether the name was made from a period, and so may have digits only.
@@ -114,8 +112,6 @@ def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: i
     """Point a tag to another moment, atomically: readers see the old one or the new one.
 
     Args:
-        context: the branch.
-        name: of the tag.
         moment: the new moment.
         retained: how many milliseconds to keep it from now on; None to keep the current duration.
 

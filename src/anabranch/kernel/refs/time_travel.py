@@ -35,7 +35,6 @@ def retained_at(context: TableContext, millis: int, *, exact: bool = False) -> M
     """Return the branch at a time, by the rule of this module and its current, retained history.
 
     Args:
-        context: the branch.
         millis: the time, in milliseconds since the epoch.
         exact: refuse an answer after which something may have expired.
 
@@ -72,7 +71,6 @@ def at_watermark(context: TableContext, watermark: int, *, exact: bool = False) 
     """Return the first moment whose watermark is at least `watermark` (epoch milliseconds).
 
     Args:
-        context: the branch.
         watermark: the event time to reach.
         exact: refuse an answer before which an expired snapshot may already have reached it.
 

@@ -23,8 +23,6 @@ def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) 
     """Open a branch, with a recovered fork record if needed; return it and whether its identity is known.
 
     Args:
-        main: the main branch.
-        branch: the branch to check.
         problems: problems with the record are added.
     """
     if branch.branch is None:

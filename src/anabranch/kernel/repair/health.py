@@ -140,7 +140,6 @@ def health(
     """Compute the health of a branch at a snapshot.
 
     Args:
-        context: the branch.
         snapshot: None for a table that was never written.
         schema: of the table at that moment.
         options: of the table, overridden by those of the view.

@@ -161,7 +161,6 @@ def damaged_records(main: TableContext, contexts: Sequence[TableContext]) -> Ite
     """Yield a problem for each unreadable record file of the whole table.
 
     Args:
-        main: the main branch.
         contexts: all branches, that in the table's own folder included.
     """
     root = main.on_branch(None)

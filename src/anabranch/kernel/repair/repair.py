@@ -86,9 +86,7 @@ def plan_branch(
     """Plan the repair of one branch's history, in order of execution.
 
     Args:
-        context: the branch.
         looked: the check of the whole table.
-        problems: the problems found.
     """
     own = [p for p in problems if p.branch == context.branch]
     kinds = {p.kind for p in own}

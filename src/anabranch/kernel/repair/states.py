@@ -113,8 +113,6 @@ def read_history(
     """Read the snapshots of one branch.
 
     Args:
-        context: the branch.
-        found: collects what is read.
         newest: if given, read only this many of the newest.
         dropped: if the branch was dropped on purpose, up to which number: that is no longer history.
     """
@@ -288,7 +286,6 @@ def misplaced(main: TableContext, contexts: Sequence[TableContext]) -> Iterator[
     """Yield a problem for each folder or broken link in the place of a file; one listing for each folder of metadata.
 
     Args:
-        main: the main branch.
         contexts: all branches, that in the table's own folder included.
     """
     folders: dict[str, str | None] = dict.fromkeys(

@@ -68,7 +68,6 @@ def look(
     """Check a whole table.
 
     Args:
-        context: the table.
         schema: its newest, by whose partition columns files are located.
         progress: called with a description of each phase.
         files: whether to check that data files exist, with the right sizes.

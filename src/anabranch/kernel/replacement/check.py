@@ -35,8 +35,6 @@ def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -
     """Check whether a branch can replace main; nothing is changed. Raises as `replace.replace_main`.
 
     Args:
-        main: the main branch.
-        wishes: the branch and the conditions.
         as_commit: whether main only gets the branch's rows: then tags stay on main, and other engines may write.
     """
     target = open_branch(main, wishes.branch)
@@ -181,7 +179,6 @@ def last_in_common(main: TableContext, fork: SnapshotRef) -> SnapshotRef:
     """Return the newest snapshot that main and a branch have in common.
 
     Args:
-        main: the main branch.
         fork: the snapshot that the branch began with.
 
     Returns:
@@ -243,7 +240,6 @@ def last_standing(main: TableContext, known: Sequence[MainPointer], asked: int |
     """Return the last replacement in effect, the only one that can be undone.
 
     Args:
-        main: the main branch.
         known: all replacements, oldest first.
         asked: number of the requested one; None for the last.
 

@@ -59,8 +59,6 @@ def copy_refs(
     """Copy main's past tags, savepoints and ledger to a branch; return the names of the tags.
 
     Args:
-        main: the main branch.
-        target: the branch.
         fork: the fork snapshot.
         before: the tags that were copied already; those are copied again if they changed on main.
     """

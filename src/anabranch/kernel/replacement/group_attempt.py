@@ -59,8 +59,6 @@ def decide_together(
 
     Args:
         groups: where the warehouse keeps its groups.
-        members: the tables.
-        undoes: the group that this undoes.
     """
     # Groups that overlap in several tables seal them in the same order, so that one of them succeeds.
     ordered = sorted(members, key=lambda member: member.main.table_uuid)

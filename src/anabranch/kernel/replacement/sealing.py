@@ -93,7 +93,6 @@ def pointer_after(
     """Re-check after sealing; return the pointer to publish, or None to abandon.
 
     Args:
-        replacing: the checked replacement.
         last: the snapshot that sealed main.
         seal: the announcement.
         copied: copied part of main's past on the target; None if it needs nothing.

@@ -76,7 +76,6 @@ def holders_after(context: TableContext, target: Snapshot, later: Sequence[Snaps
     """Return all references to anything newer than `target`, in the order in which to release them.
 
     Args:
-        context: the branch.
         target: the snapshot that stays.
         later: the snapshots after it.
     """
@@ -218,7 +217,6 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     """Carry out the removal.
 
     Args:
-        context: the branch.
         removal: the result of `plan_removal`; exactly that is removed.
         force: remove what refers to the snapshots as well.
 

@@ -63,7 +63,6 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
     rollback may be repeated.
 
     Args:
-        context: the branch.
         version: as `resolve` takes it.
 
     Raises:

@@ -40,8 +40,6 @@ def answered(request: ScanRequest, asked: Sequence[Aggregate], by: Sequence[Fiel
     """Return the aggregates of all rows, or of each group; None if they do not follow from the manifests.
 
     Args:
-        request: which rows.
-        asked: the aggregates.
         by: the columns to group by, of the partition.
 
     Returns:

@@ -64,7 +64,6 @@ def layout(
     Args:
         sizes: width and height of each node, in the order used where nothing else decides.
         arrows: pairs of nodes. In a cycle one arrow points back; one from a node to itself is left out.
-        column_gap: between columns.
         row_gap: between nodes of a column.
     """
     nodes = _in_order(list(sizes), arrows)

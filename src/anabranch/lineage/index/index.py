@@ -35,7 +35,6 @@ class LineageIndex:
         """Use `of` to get one.
 
         Args:
-            catalog: the warehouse.
             url: of the database; None for a temporary one of this process.
             is_named: whether the user asked for this place, so that there is no falling back to another.
         """

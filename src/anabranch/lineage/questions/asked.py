@@ -44,7 +44,6 @@ def commits(store: CommitStore, branch: str, text: str, resolve: Resolve) -> Ask
     """Return one commit, or those of a range of ids.
 
     Args:
-        store: where commits are known.
         branch: identity of the branch.
         text: ``5``, ``5..9``, ``5..``, ``..9``, also with names in place of numbers: ``good..``. Both ends are included.
         resolve: resolves numbers and names to commits.

@@ -22,8 +22,6 @@ def downstream(
     """Return everything derived from commits, over any number of steps.
 
     Args:
-        store: where commits are known.
-        asked: the commits.
         depth: at most so many steps, 1 or more; all if None.
         verb: name of the question in the answer.
     """
@@ -149,7 +147,6 @@ def may_belong(
     """Return commits of every table's main whose rows may come from what is asked about, without a record of it.
 
     Args:
-        store: where commits are known.
         contents: of the store.
         asked: what is asked about; other commits of these branches are not listed.
         found: the commits, by branch, that are in the answer already.

@@ -30,7 +30,6 @@ def positions(store: CommitStore, moment: CommitRef) -> tuple[Positions, ...]:
     something new; for the others the last batch that named them counts. Rows that came by a merge count as well.
 
     Args:
-        store: where commits are known.
         moment: the branch, and an id that the snapshot has on it.
 
     Returns:

@@ -11,12 +11,7 @@ from anabranch.lineage.trace import Dataset, Flow, Job, Trace
 
 
 def topology(store: CommitStore, problems: Iterable[str] = ()) -> Trace:
-    """Return whole tables, and what jobs ever took from one into another; including tables without readers or writers.
-
-    Args:
-        store: where commits are known.
-        problems: possible gaps in the answer.
-    """
+    """Return whole tables, and what jobs ever took from one into another; including tables without readers or writers."""
     lines = {line.branch_uuid: line for line in store.lines()}
     flows = store.flows()
     seen = {flow.sink for flow in flows} | {line.branch_uuid for line in lines.values() if line.is_main}

@@ -17,8 +17,6 @@ def upstream(store: CommitStore, asked: AskedCommits, *, depth: int | None = Non
     """Return everything that commits were derived from, over any number of steps.
 
     Args:
-        store: where commits are known.
-        asked: the commits.
         depth: at most so many steps, 1 or more; all if None.
     """
     check_depth(depth)

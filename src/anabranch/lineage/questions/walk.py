@@ -108,9 +108,7 @@ class Walk:
         """Return the answer.
 
         Args:
-            question: what was asked.
             begun: identities of the branches that the walk began with.
-            problems: possible gaps in the answer.
             against: whether the walk went from sinks to sources.
         """
         nodes = dict.fromkeys(branch for branch, ids in self.commits.items() if ids or branch in begun)

@@ -30,7 +30,6 @@ def translated(predicates: Sequence[Any], fields: Sequence[t.Field]) -> list[tup
 
     Args:
         predicates: objects of the JVM, of which all must hold.
-        fields: columns of the table.
     """
     columns = {f.name: f.type for f in fields}
     pairs = [(predicate, _predicate(predicate, columns)) for predicate in predicates]

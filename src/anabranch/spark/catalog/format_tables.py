@@ -84,7 +84,6 @@ class FormatTable(LakeTable):
     """A table that the options of a read or write name.
 
     Args:
-        jvm: of the session.
         options: theirs and the session's.
         columns: a ``StructType`` of the JVM: of the rows to write, or what somebody says that the table has; None to
             take the table's.

@@ -37,10 +37,6 @@ def native_stream(
     """A ``StreamingWrite`` of the rows that Spark's `info` is about, for one batch; None if Python writes them.
 
     Args:
-        jvm: of the session.
-        place: of the table.
-        info: what Spark says of the query.
-        options: of the write.
         overwrite: whether the rows of a batch replace the table's.
     """
     known = spelled({**place.options, **options, PATH.key: place.path}, is_checked=True)

@@ -165,7 +165,6 @@ def recached(jvm: Jvm, warehouse: Warehouse, name: str, branch: str | None) -> I
     """Invalidate Spark's cached data of a table, of the named branch and of its main, where the block moved them.
 
     Args:
-        jvm: of the session.
         warehouse: where the table is.
         name: ``db.t`` or ``db.t$branch_fix``.
         branch: of the table, which the procedure is about too; None for none.

@@ -40,11 +40,6 @@ _KNOWN: WeakKeyDictionary[SparkSession, dict[str, _Identity]] = WeakKeyDictionar
 def register_catalog(spark: SparkSession, name: str, options: Mapping[str, str]) -> bool:
     """Make the warehouse a catalog of the session's SQL, replacing any catalog of that name.
 
-    Args:
-        spark: the session.
-        name: of the catalog.
-        options: warehouse and credentials.
-
     Returns:
         Whether it does now. If not, the log says why, and what to use.
 
@@ -100,7 +95,6 @@ def catalog_name(spark: SparkSession, options: Mapping[str, str]) -> str:
 
     Args:
         spark: the session; one of Spark Connect was attached by Anabranch.
-        options: warehouse and credentials.
 
     Raises `UnsupportedFeatureError` if the session takes no catalogs.
     """

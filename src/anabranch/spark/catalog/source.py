@@ -54,10 +54,7 @@ def source_scan(jvm: Jvm, place: TableLocation, schema: Any, options: Mapping[st
     """A ``Scan`` of the Python data source.
 
     Args:
-        jvm: of the session.
-        place: of the table.
         schema: a ``StructType`` of the JVM: the columns to read.
-        options: of the read.
     """
     table, known = _source_table(jvm, place, schema, options)
     return table.newScanBuilder(known).build()
@@ -69,10 +66,8 @@ def source_stream(
     """A ``MicroBatchStream`` of the table: by Spark's own Parquet reader where a batch allows it.
 
     Args:
-        jvm: of the session.
         place: of the table.
         schema: a ``StructType`` of the JVM: its columns.
-        options: of the read.
         checkpoint: folder of the query for this source.
     """
     _refuse_metadata(jvm, checkpoint)

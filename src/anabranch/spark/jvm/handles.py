@@ -134,7 +134,6 @@ def each(jvm: Jvm, kind: str, method: str, items: Any, *, gives: str) -> Any:
     """Map a method without arguments over the items; return the results as a Scala ``Seq``.
 
     Args:
-        jvm: of the session.
         kind: name of the class.
         method: name of the method.
         items: a ``Seq`` of objects of the class.
@@ -152,7 +151,6 @@ def pairs(jvm: Jvm, kind: str, firsts: Any, others: Any, *, of: tuple[str, str])
     """Map ``apply(first, other)`` of a class over pairs; return the results as a Scala ``Seq``.
 
     Args:
-        jvm: of the session.
         kind: name of the class.
         firsts: a ``Seq``.
         others: a ``Seq`` of the same length.

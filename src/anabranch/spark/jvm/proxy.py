@@ -97,12 +97,7 @@ class Jvm:
         return found
 
     def once(self, what: object, make: Callable[[], Made]) -> Made:
-        """Return the result of `make`, computed once per session: for constants that Spark often asks for.
-
-        Args:
-            what: names it.
-            make: makes it.
-        """
+        """Return the result of `make`, computed once per session: for constants that Spark often asks for."""
         if what not in self._made:
             self._made[what] = make()
         found: Made = self._made[what]

@@ -92,10 +92,8 @@ def frame(
     """Return the current rows, or a stream with the declared watermark.
 
     Args:
-        spark: the session.
         definition: of the table.
         options: of the statement, which lie over those of the table.
-        streaming: whether a stream is meant.
     """
     given = {**definition.options, **options}
     reader = (spark.readStream if streaming else spark.read).format("anabranch-kafka")

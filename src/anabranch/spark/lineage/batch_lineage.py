@@ -92,7 +92,6 @@ class FrameOrigin:
 
         Args:
             frame: as it was handed over.
-            table: where to.
             run: the job that is running, if one is.
         """
         self._taken: Taken | None = None

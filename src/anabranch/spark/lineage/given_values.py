@@ -91,10 +91,7 @@ def given_before(jvm: Jvm, query: str, batch: int, named: Sequence[Input]) -> li
     A plan stays what it is while its query runs: the first batch tells what the program had read by then.
 
     Args:
-        jvm: of the session.
         query: id of the query.
-        batch: the batch that is running.
-        named: what it looks up.
     """
     running = plans.streaming_query(jvm, query)
     run = "" if running is None else str(running.runId().toString())

@@ -102,7 +102,6 @@ def ask(folder: Path | None, query: str, batch: int) -> Lookups:
     Args:
         folder: that of the session which started the query; None if it has none.
         query: id of the query.
-        batch: number of the batch.
     """
     if folder is None:
         return Lookups.unknown("the session was not opened by anabranch.spark.session() or attach()")

@@ -150,7 +150,6 @@ def stream_columns(jvm: Jvm, checkpoint: str) -> list[str]:
     """Return the columns of DataSource V2 streams that the query of a checkpoint reads, those of metadata included.
 
     Args:
-        jvm: of the session.
         checkpoint: folder of one of the query's sources.
     """
     running = jvm.session.sharedState().activeStreamingQueries().elements()

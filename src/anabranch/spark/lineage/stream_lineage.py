@@ -54,9 +54,6 @@ def batch_sources(
     """Return the sources of a batch. Never raises: what cannot be determined is listed among the problems.
 
     Args:
-        checkpoint: of its query.
-        batch: its number.
-        lookups: what it looked up.
         last: gives the entry of the commit of the batch before; see `held_in_state`.
     """
     found = BatchSources()
@@ -189,11 +186,9 @@ def held_in_state(
     """Update and return the inputs in a query's state at a commit, besides those that follow from its offsets.
 
     Args:
-        checkpoint: of the query.
         batch: number of the batch.
         before: the offsets of the batch before; None if there is none, or they are not known.
         offsets: those of the batch; None if they are not known.
-        lookups: what the batch looked up.
         last: gives the entry of the commit of the batch before, where the checkpoint does not have the file.
 
     Raises `StorageError`, `InvalidInputError`; and `ValueError`, `KeyError` or `TypeError` for a file that is damaged.

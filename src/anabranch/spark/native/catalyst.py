@@ -55,7 +55,6 @@ class Filters:
     """Expressions, all of which must hold.
 
     Args:
-        jvm: of the session.
         expressions: a Scala ``Seq`` of Catalyst expressions.
     """
 

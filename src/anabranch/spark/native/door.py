@@ -42,7 +42,6 @@ def native_generations(
     cases the portable door does, more slowly.
 
     Args:
-        spark: the session.
         scan: what to read.
         wanted: the columns to read, as the scan has them.
     """
@@ -65,10 +64,7 @@ def unreachable(spark: SparkSession, context: TableContext, path: str, size: int
     """Return why Spark does not find a file of a table; None if it does.
 
     Args:
-        spark: the session.
-        context: of the table.
         path: of the file, relative to the table.
-        size: its bytes.
     """
     root = hadoop_root(context.storage.url)
     if root is None:
@@ -115,8 +111,6 @@ def tell(context: TableContext, obstacle: Obstacle, *, stream: bool = False) -> 
     """Log that a table is read through the portable door, and why: each reason once per table.
 
     Args:
-        context: of the table.
-        obstacle: the reason.
         stream: whether batches of a stream are.
     """
     what = f"batches of the stream of {context.title} go" if stream else f"{context.title} is read"

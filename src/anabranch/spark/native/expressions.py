@@ -38,7 +38,6 @@ def predicate_of(filters: Filters, fields: Sequence[t.Field]) -> BoundPredicate 
     """Translate filters into a predicate on the columns `fields`; None if nothing can be used.
 
     Args:
-        filters: of a query.
         fields: the columns under the names that the filters know.
     """
     found = conjunction(part for root in filters.parts if (part := _bound(filters, root, fields)) is not None)

@@ -36,9 +36,6 @@ def parquet_scan(
     """Return Spark's ``ParquetScan`` over files that are read by name, or several combined into one.
 
     Args:
-        jvm: of the session.
-        scan: whose files they are.
-        folders: the files.
         fields: the columns that the files give, with partition columns or without.
         filters: a Scala ``Seq`` of expressions by which row groups may be skipped; None for none.
         columns: the ``StructType`` to read, of `fields` and partition columns; all of them if None.

@@ -35,7 +35,6 @@ class ScanBuilder(JavaProxy):
     """Scan builder: takes from Spark what a query needs; the result of a table's ``newScanBuilder``.
 
     Args:
-        jvm: of the session.
         find: what to read: a snapshot, with all columns of the table. It is not asked for a stream, which may go on
             when what it began with is gone.
         portable: reads where native reading is not possible.

@@ -46,7 +46,6 @@ def native_stream(
     """Return a ``MicroBatchStream`` of a table; None, with a warning, if this version of Spark takes none.
 
     Args:
-        jvm: of the session.
         reader: what follows the table.
         columns: those of the stream, as a ``StructType`` of the JVM.
         portable: makes the same stream through the portable door, of which only batches are asked.

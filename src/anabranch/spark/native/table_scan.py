@@ -220,9 +220,7 @@ def runtime_predicate(jvm: Jvm, predicates: Any, fields: Sequence[Field]) -> Bou
     Spark looks at the rows again, so what cannot be said is left out.
 
     Args:
-        jvm: of the session.
         predicates: an array of predicates of DataSource V2.
-        fields: the partition columns.
     """
     parts = [part for p in predicates if (part := _membership(jvm, p, fields)) is not None]
     return conjunction(parts) if parts else None

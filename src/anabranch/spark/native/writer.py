@@ -178,7 +178,6 @@ def answers(told: bytes, context: WriteContext) -> list[TaskAnswer]:
 
     Args:
         told: as ``Commits.told`` gives it.
-        context: of the write.
     """
     return [_answer(pickle.loads(part), context) for part in _parts(told)]  # noqa: S301 - of our own tasks
 

@@ -83,7 +83,6 @@ def snapshot_rows(
     """Return a reader of a plan's splits.
 
     Args:
-        context: of the table.
         schema: the columns that it is read in.
         target: the columns of the rows, also those of its metadata.
         predicate: bound to the columns of `schema`.

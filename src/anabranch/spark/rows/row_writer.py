@@ -42,7 +42,6 @@ class RowWriter:
         """Return a writer of rows with these columns, which are matched by name.
 
         Args:
-            table: where to.
             schema: of the rows.
             planned: what to write them in; the table's schema if None.
 

@@ -120,12 +120,8 @@ class BatchWriter(DataSourceArrowWriter):
         What will be written is not known yet; it is expected to be as much as at the last append.
 
         Args:
-            table: where to.
-            schema: of the rows.
-            options: of the write.
             overwrite: whether the rows replace others.
             slots: tasks that run side by side, if known.
-            application: name of the application, if known.
 
         Raises:
             SchemaError: the rows do not fit.

@@ -149,10 +149,8 @@ def source_with(
     """Return the data source class with the options of a session, to be registered there.
 
     Args:
-        defaults: the options.
         notices: a folder of the session's process for word of streaming commits.
         slots: how many tasks the session runs side by side.
-        application: its name.
     """
     # Defined at run time, so that the class is pickled by value together with both.
     return type(

@@ -91,9 +91,6 @@ class DeadLetters:
 
         Args:
             run: of the query; what others put down is left out.
-            user: commit user of the sink.
-            sink: its title.
-            entry: lineage of the batch.
         """
         storage = self.warehouse
         for folder in sorted(storage.list_folders(f"{self._folder}/{run}")):

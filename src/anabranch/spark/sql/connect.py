@@ -38,7 +38,6 @@ class Portable:
         """Create it for one session.
 
         Args:
-            spark: the session.
             options: warehouse and credentials.
             names: what names mean; USE changes it.
         """

@@ -36,7 +36,6 @@ class Frames:
         """Create it for one session.
 
         Args:
-            spark: the session.
             options: warehouse and credentials.
             everything: whether Spark's SQL knows no table of the lake, so that all of them are frames.
         """
@@ -48,7 +47,6 @@ class Frames:
         """Return the frame of a statement whose tables may be frames. Raises `NotFoundError`, `OptionError`.
 
         Args:
-            text: the statement.
             names: what names mean.
             inserted: whether its rows are inserted: then topics are read as streams.
         """

@@ -40,9 +40,7 @@ def start(statement: Insert, frames: Frames, names: Names, options: Mapping[str,
 
     Args:
         statement: whose query has a stream.
-        frames: the session.
         names: what names mean.
-        options: warehouse and credentials.
 
     Raises:
         UnsupportedFeatureError: the statement replaces rows.

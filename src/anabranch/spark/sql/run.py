@@ -33,12 +33,7 @@ class Statements:
     """Executor of statements about one warehouse in one session. Thread-safe."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        """Start in database ``default``, which need not exist.
-
-        Args:
-            spark: the session.
-            options: warehouse and credentials.
-        """
+        """Start in database ``default``, which need not exist."""
         self._spark = spark
         self._options = dict(options)
         self._database = _DEFAULT_DATABASE

@@ -169,7 +169,6 @@ class StreamReader(DataSourceStreamReader):
         """Return the end offset of the batch from `start`: `start` if there is nothing new.
 
         Args:
-            start: an offset.
             everything: whether the batch takes all there is, whatever the limits say.
         """
         known = self._known(start)

@@ -36,7 +36,6 @@ def write_frame(frame: Any, table: Table, schema: TableSchema | None = None) -> 
     even then. If writing fails, what the tasks had written is removed, unless Spark lost them.
 
     Args:
-        frame: the rows.
         table: where to.
         schema: what to write them in; the table's if None.
 

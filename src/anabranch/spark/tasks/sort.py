@@ -57,9 +57,6 @@ def sort_with_many(engine: TaskEngine, task: CompactionTask, job: SortJob, *, sl
     """Sort a partition as `SortJob.run` does, with as many parallel tasks as the cluster allows.
 
     Args:
-        engine: runs the tasks.
-        task: the partition.
-        job: how to sort it.
         slots: how many tasks the cluster runs side by side.
 
     Raises:

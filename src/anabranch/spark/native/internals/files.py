@@ -54,7 +54,6 @@ def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
     """Convert rows to a Scala ``Seq[InternalRow]``, in few calls and without a job.
 
     Args:
-        jvm: of the session.
         rows: in the Arrow types in which Spark takes rows of Python.
         schema: the same columns in Spark's types.
     """
@@ -77,9 +76,7 @@ def partition_directories(jvm: Jvm, values: Any, groups: Sequence[Iterable[FileR
     """Return groups of files that share partition values as a Scala ``Seq[PartitionDirectory]``.
 
     Args:
-        jvm: of the session.
         values: a ``Seq[InternalRow]``, one for each group.
-        groups: the files.
     """
     statuses = jvm.of(_ARRAY_SEQ).unsafeWrapArray(file_statuses(jvm, groups))
     return pairs(jvm, f"{_DATASOURCES}.PartitionDirectory", values, statuses, of=(_ROW, f"[L{_FILE_STATUS};"))
@@ -96,8 +93,6 @@ def filled_index(
     """Return an ``InMemoryFileIndex`` of the given files that lists nothing, made in few calls for any number.
 
     Args:
-        jvm: of the session.
-        files: all of them.
         columns: of the files.
         partitions: the folders in which they directly lie; None for a table without partition columns.
         identity: a path that stands for exactly these files, and under which Spark finds them all. Indexes of the

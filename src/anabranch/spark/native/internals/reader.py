@@ -60,8 +60,6 @@ def parquet_scan(
     """Return the ``Scan`` of Spark's own Parquet source over an ``InMemoryFileIndex``.
 
     Args:
-        jvm: of the session.
-        index: the files.
         whole: all columns as Spark's JSON, partition columns last.
         columns: those in the files.
         verify: whether to check the checksums of pages.
@@ -100,8 +98,6 @@ def estimated_bytes(jvm: Jvm, size: int, read: str, whole: str) -> int:
     """Estimate the memory for some columns of files as Spark does for its own tables.
 
     Args:
-        jvm: of the session.
-        size: bytes of the files.
         read: the columns as Spark's JSON; there may be none.
         whole: all columns of the table.
     """
