@@ -16,7 +16,8 @@ from anabranch.format.records.data_file import (
     SimpleStats,
 )
 from anabranch.format.records.layout import Layout, data_file_name, manifest_list_name, manifest_name
-from anabranch.format.records.manifest import encode_manifest, encode_manifest_list
+from anabranch.format.records.manifest import encode_manifest
+from anabranch.format.records.manifest_list import encode_manifest_list
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.records.stats import partition_stats
 from anabranch.format.rows.binary_row import encode_row, with_arity

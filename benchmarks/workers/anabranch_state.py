@@ -12,8 +12,9 @@ import pyarrow as pa
 import anabranch
 import anabranch.spark
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.kernel.provenance.job_states import job_states
 from benchmarks.workers.harness import Clock, main
 

@@ -20,6 +20,8 @@ from anabranch.format.text.names import name_list
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.replacement.request import ExpectedMain
+from anabranch.kernel.replacement.result import GroupInfo, GroupResult, group_infos
+from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
 from anabranch.lineage.code_version import code_version
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
@@ -29,16 +31,7 @@ from anabranch.storage.protocol import Storage
 from anabranch.system_tables import lake_table_of, read_lake_table
 from anabranch.table import Table
 from anabranch.table.creating import Creation
-from anabranch.table.grouping import (
-    GroupInfo,
-    GroupResult,
-    group_infos,
-    group_to_undo,
-    members_of,
-    pinned_together,
-    replace_together,
-    undo_together,
-)
+from anabranch.table.grouping import pinned_together, replace_together
 from anabranch.table.lake_lineage import LakeLineage
 from anabranch.tabular import Glance
 
@@ -418,7 +411,7 @@ class Lake:
         """
         found = group_to_undo(self.catalog.groups, number)
         tables = self._members(found)
-        return undo_together(tables, found, by=by, reason=reason)
+        return undo_group([table.context for table in tables], found, by=by, reason=reason)
 
     def groups(self, unread: Callable[[str, AnabranchError], None] | None = None) -> list[GroupInfo]:
         """Return replacements in several tables at once, oldest first, including unfinished ones.

@@ -7,9 +7,7 @@ import pytest
 
 from anabranch.errors import AnabranchError
 from anabranch.format.schema.change import (
-    After,
     DropColumn,
-    First,
     MoveColumn,
     RemoveOption,
     RenameColumn,
@@ -19,6 +17,7 @@ from anabranch.format.schema.change import (
     SetOption,
 )
 from anabranch.format.schema.ddl import parse_columns
+from anabranch.format.types.field_tree import After, First
 from anabranch.kernel.merge.schema import merge_schemas
 from tests.branches.merge_schemas import add, changed, on_branch, schema, widen
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import anabranch
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Schedule, run_jobs
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 EXPECTED = "expected.json"
 WAREHOUSE = "warehouse"

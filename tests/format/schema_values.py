@@ -9,8 +9,9 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from anabranch.errors import AnabranchError
-from anabranch.format.schema.table_schema import TableSchema, assign_field_ids
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
+from anabranch.format.types.field_tree import assign_field_ids
 
 FIXTURES = Path(__file__).parents[1] / "data" / "paimon"
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from anabranch.errors import CorruptTableError, SchemaError
 from anabranch.format.rows.binary_row import arity, decode_row, encode_row, fixed_size, null_size, with_arity
-from anabranch.format.rows.binary_row_columns import decode_column, encode_rows
+from anabranch.format.rows.binary_row_columns import decode_column
+from anabranch.format.rows.encoded_rows import encode_rows
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.data_types import (
     ArrayType,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SchemaError, UnsupportedFeatureError
 from anabranch.format.schema.ddl import parse_columns
-from anabranch.format.schema.table_schema import assign_field_ids
 from anabranch.format.types import data_types as t
+from anabranch.format.types.field_tree import assign_field_ids
 
 from .schema_values import TYPES, attempt, fields
 

@@ -23,13 +23,12 @@ from anabranch.format.records.layout import check_file_name
 from anabranch.format.records.manifest import (
     concat_manifests,
     decode_manifest,
-    decode_manifest_list,
     decode_manifests,
     encode_frame,
     encode_manifest,
-    encode_manifest_list,
     roll_frame,
 )
+from anabranch.format.records.manifest_list import decode_manifest_list, encode_manifest_list
 from anabranch.format.records.manifest_schema import MANIFEST_ENTRY, MANIFEST_FILE_META, PlainName, PlainNames
 from tests.format import avro_oracle as oracle
 from tests.format.entries import COUNTS, ENTRIES, INT32, NAMES, STATS, delete, entry

@@ -17,11 +17,7 @@ from anabranch.errors import (
 )
 from anabranch.format.schema.change import (
     AddColumn,
-    After,
-    Before,
     DropColumn,
-    First,
-    Last,
     MoveColumn,
     RemoveOption,
     RenameColumn,
@@ -36,6 +32,7 @@ from anabranch.format.schema.change import (
 from anabranch.format.schema.ddl import parse_columns
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
+from anabranch.format.types.field_tree import After, Before, First, Last
 from anabranch.format.types.grammar import parse_sql_type
 from anabranch.format.types.widening import is_wider
 

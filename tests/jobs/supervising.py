@@ -1,7 +1,8 @@
 """Time and stories of jobs that are supervised."""
 
 from anabranch.jobs.status import Activity, Progress
-from anabranch.jobs.supervise import Policy, Stop, Supervisor, Task
+from anabranch.jobs.supervise import Supervisor
+from anabranch.jobs.task import Policy, Stop, Task
 from anabranch.runtime import Runtime
 from tests.support.chance import Chance
 

@@ -9,8 +9,8 @@ import pytest
 import anabranch
 from anabranch.errors import InvalidInputError
 from anabranch.jobs.prepare import Run
-from anabranch.jobs.run import Schedule, run_jobs, stopping, with_trigger
-from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Trigger, trigger_of
+from anabranch.jobs.run import run_jobs, stopping
+from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Schedule, Trigger, trigger_of, with_trigger
 
 
 def job(name, source, sink):

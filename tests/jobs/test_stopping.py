@@ -8,7 +8,7 @@ import pytest
 from anabranch.errors import AnabranchError
 from anabranch.jobs import queries
 from anabranch.jobs.queries import RunningBatch, RunningQuery
-from anabranch.jobs.supervise import Stop
+from anabranch.jobs.task import Stop
 from anabranch.runtime import Runtime
 from tests.jobs.supervising import Time
 

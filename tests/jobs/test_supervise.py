@@ -12,7 +12,7 @@ from anabranch.errors import (
 )
 from anabranch.jobs.failure import JobFailedError
 from anabranch.jobs.status import Activity, State
-from anabranch.jobs.supervise import Policy
+from anabranch.jobs.task import Policy
 from tests.jobs.supervising import Story, failing
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import CorruptTableError
-from anabranch.format.records.manifest import decode_manifest_list, encode_manifest_list
+from anabranch.format.records.manifest_list import decode_manifest_list, encode_manifest_list
 from tests.support.hostile import survive
 from tests.support.tables import make_table, rows
 

@@ -13,10 +13,11 @@ from anabranch.errors import NotFoundError
 from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.jobs.job import job as declare
 from anabranch.jobs.prepare import Run, _starts
-from anabranch.jobs.run import Schedule, run_jobs
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.source import static
-from anabranch.jobs.supervise import JobStatus, Policy, State, Stop
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.supervise import JobStatus, State
+from anabranch.jobs.task import Policy, Stop
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.ref_log import get_tag
 from anabranch.lake import Lake

@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.format.records.refs import Consumer
 from anabranch.kernel.log.consumers import consumer_lags, record_consumer
-from anabranch.streaming.feed import UNLIMITED, Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import UNLIMITED, Limits
 from anabranch.streaming.offsets import BEGINNING
 from tests.kernel.expiring import expire_to, fill, new_table, through
 from tests.support.clock import Clock

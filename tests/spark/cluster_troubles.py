@@ -16,9 +16,10 @@ import anabranch
 from anabranch.errors import AnabranchError
 from anabranch.jobs.job import job
 from anabranch.jobs.local_spark import local_spark
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.spark.deploy.executors import ask_executors, check_executors
 from tests.spark.conftest import CONF
 from tests.support.interpreters import blind, elsewhere, with_another_anabranch, without_anabranch

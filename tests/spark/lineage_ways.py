@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anabranch
-from anabranch.jobs.run import Schedule, run_jobs
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from tests.spark.python_way import by_python
 
 COLUMNS = "id BIGINT, v STRING"

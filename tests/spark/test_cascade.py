@@ -8,8 +8,9 @@ import anabranch
 from anabranch import InvalidInputError
 from anabranch.cascade import plan_cascade, run_cascade, undo_cascade
 from anabranch.jobs.job import job, sql_job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.storage.open import open_storage
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT"

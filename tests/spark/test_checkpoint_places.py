@@ -9,8 +9,9 @@ from anabranch.cascade import CascadeOptions, run_cascade, run_correction
 from anabranch.errors import InvalidInputError
 from anabranch.jobs.job import job
 from anabranch.jobs.load import load
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 
 @job("firsts", sources={"events": "db.events"}, sink="db.firsts")

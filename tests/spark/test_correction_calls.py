@@ -8,8 +8,9 @@ import pytest
 import anabranch
 from anabranch import InvalidInputError
 from anabranch.jobs.load import load
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.storage.open import local_folder
 
 FILE = """

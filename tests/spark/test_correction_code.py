@@ -6,9 +6,10 @@ import anabranch
 from anabranch.cascade import CascadeOptions, on_spark, run_correction
 from anabranch.errors import InvalidInputError
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT"
 

@@ -9,10 +9,11 @@ import pytest
 import anabranch
 from anabranch.cascade import on_spark, plan_correction, run_correction
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.source import files
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT"
 POLICY = Policy(most=0)

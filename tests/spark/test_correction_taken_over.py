@@ -8,11 +8,12 @@ import anabranch
 from anabranch.cascade import CascadeOptions, on_spark, run_correction
 from anabranch.jobs.board import Board
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.source import static
 from anabranch.jobs.status import State
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.jobs.underway import FOLDER
 from anabranch.storage.open import open_storage
 

@@ -9,9 +9,10 @@ import pytest
 import anabranch
 from anabranch.cli.main import run as command
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import pytest
 import anabranch
 from anabranch import UnsupportedFeatureError
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.spark.deploy.hadoop import let_reach
 
 OPTIONS = {"s3.endpoint": "http://127.0.0.1:1", "s3.access-key": "name", "s3.secret-key": "key"}

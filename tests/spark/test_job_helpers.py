@@ -7,8 +7,9 @@ import pytest
 
 import anabranch
 from anabranch.jobs.load import load
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 FILE = """
 import anabranch

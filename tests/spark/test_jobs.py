@@ -13,9 +13,10 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 import anabranch
 from anabranch.jobs.failure import as_ours, verdict
 from anabranch.jobs.prepare import Run
-from anabranch.jobs.run import Schedule, run_jobs
-from anabranch.jobs.supervise import Policy, State
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.supervise import State
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.lake import Lake
 from anabranch.lineage.model import lineage_of
 from anabranch.storage.open import open_storage

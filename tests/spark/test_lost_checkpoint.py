@@ -8,10 +8,11 @@ import pytest
 
 import anabranch
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.source import files, stream
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 
 @job("copies", sources={"events": "db.events"}, sink="db.copies")

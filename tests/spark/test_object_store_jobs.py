@@ -10,9 +10,10 @@ from pyspark.sql.datasource import InputPartition
 import anabranch
 from anabranch.cascade import run_cascade
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.spark.source.system_tables import SystemReader, system_read
 from anabranch.spark.types.columns import arrow_schema
 from anabranch.storage import open_storage

@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 import anabranch
 from anabranch.cascade import CascadeOptions, on_spark, run_cascade, run_correction
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.source import static
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS = "id BIGINT, k STRING, v BIGINT, ts TIMESTAMP_LTZ(6)"

@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 
 import anabranch
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS = "id BIGINT, k STRING, v BIGINT, ts TIMESTAMP_LTZ(6)"

@@ -9,9 +9,10 @@ from pyspark.sql.streaming import StatefulProcessor
 
 import anabranch
 from anabranch.jobs.job import job
-from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.source import stream
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 
 STORE = "spark.sql.streaming.stateStore."
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 
 import anabranch
 from anabranch.cascade import on_spark, run_correction
-from anabranch.jobs.run import Run, Schedule, run_jobs
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.source import topic as topic_source
-from anabranch.jobs.supervise import Policy
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from tests.support.broker import kafka_broker
 
 pytestmark = pytest.mark.spark

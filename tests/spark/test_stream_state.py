@@ -5,9 +5,10 @@ import datetime as dt
 import pytest
 
 import anabranch
-from anabranch.jobs.run import Schedule, run_jobs
-from anabranch.jobs.supervise import Policy, State
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.supervise import State
+from anabranch.jobs.task import Policy
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.lineage.model import TableInput, lineage_of
 from anabranch.lineage.spark_offsets import BatchOffsets, inputs_between
 from anabranch.spark.lineage.checkpoint import Checkpoint

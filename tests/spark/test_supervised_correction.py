@@ -14,8 +14,10 @@ import pytest
 import anabranch
 from anabranch.cascade import run_cascade, undo_cascade
 from anabranch.jobs.job import job, sql_job
-from anabranch.jobs.run import Run, Schedule, run_jobs
-from anabranch.jobs.supervise import Policy, Stop
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Policy, Stop
+from anabranch.jobs.trigger import Schedule
 
 COLUMNS = "id BIGINT NOT NULL, v BIGINT"
 PATIENCE = 300

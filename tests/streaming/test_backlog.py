@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import CorruptTableError
-from anabranch.streaming.feed import UNLIMITED, Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import UNLIMITED, Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.kernel.expiring import fill, new_table, through
 from tests.support.clock import Clock

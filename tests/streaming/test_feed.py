@@ -5,7 +5,8 @@ import pytest
 from anabranch.errors import NotFoundError, OptionError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
-from anabranch.streaming.feed import Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.streaming.history import ROW_BYTES, History, names
 

@@ -7,7 +7,8 @@ import pytest
 from anabranch.errors import OptionError
 from anabranch.format.records.data_file import FileKind, ManifestEntry
 from anabranch.format.records.snapshot import CommitKind
-from anabranch.streaming.feed import Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.streaming.history import Delta, History, names, partition_row
 

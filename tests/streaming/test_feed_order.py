@@ -14,7 +14,8 @@ from anabranch.format.rows.binary_row import encode_row, with_arity
 from anabranch.format.schema.ddl import parse_columns
 from anabranch.kernel.scan.partitions import in_order_of_values
 from anabranch.storage.open import open_storage
-from anabranch.streaming.feed import Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.streaming.history import History, names
 

@@ -4,7 +4,8 @@ import pytest
 
 from anabranch.errors import NotFoundError, OptionError
 from anabranch.format.records.snapshot import Snapshot
-from anabranch.streaming.feed import Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from anabranch.streaming.pace import Pace
 from anabranch.streaming.scan_modes import first_position

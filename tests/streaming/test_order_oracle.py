@@ -21,7 +21,8 @@ from anabranch.format.rows.bucket import assign_buckets
 from anabranch.format.types.data_types import BigIntType
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.scan.feed import FeedReader
-from anabranch.streaming.feed import Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import Limits
 from anabranch.streaming.tail import Follower
 from tests.support.faults import FaultyStorage, run
 from tests.support.tables import make_table

@@ -13,7 +13,7 @@ from anabranch.errors import SchemaError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.schema.watermark import watermark_definition
 from anabranch.format.types.data_types import Field, VarCharType
-from anabranch.format.types.field_tree import UNASSIGNED_ID
+from anabranch.format.types.grammar import UNASSIGNED_ID
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
 from anabranch.options import WATERMARK_MAX_AHEAD, WATERMARK_SOURCE_COLUMN
 from anabranch.runtime import Clock

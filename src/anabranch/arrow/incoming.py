@@ -28,7 +28,7 @@ from anabranch.arrow.sources import (
 from anabranch.errors import SchemaError
 from anabranch.format.types.arrow_types import fields_from_arrow, from_arrow_type
 from anabranch.format.types.data_types import ArrayType, DataType, Field, RowType
-from anabranch.format.types.field_tree import UNASSIGNED_ID
+from anabranch.format.types.grammar import UNASSIGNED_ID
 
 _HOLDS: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from anabranch.arrow.event_times import source_field
 from anabranch.arrow.reader import ReadContext, read_batches, read_schema, read_table
 from anabranch.arrow.writer import WriteContext, abort, write
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.arrow_types import to_arrow_schema
 from anabranch.format.types.data_types import Field

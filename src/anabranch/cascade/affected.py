@@ -16,7 +16,7 @@ from anabranch.errors import NotFoundError
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ref_log import find_tags, is_internal, tag_names
 from anabranch.lineage.commit import CommitRef
-from anabranch.lineage.content import Contents, Segment, Segments, union, without
+from anabranch.lineage.content import Contents, Segments, union, without
 from anabranch.lineage.questions.asked import AskedCommits
 from anabranch.lineage.questions.downstream import downstream
 from anabranch.lineage.ranges import Ids
@@ -227,6 +227,3 @@ def _beside(
 
 def _is_of_a_cascade(branch: str, mains: Mapping[str, TableContext]) -> bool:
     return any(is_cascade_of(main.name, branch) for main in mains.values())
-
-
-__all__ = ["Affected", "Affects", "Fork", "Segment", "affected"]

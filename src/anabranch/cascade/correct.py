@@ -22,7 +22,7 @@ from anabranch.cascade.work import Work
 from anabranch.errors import NotFoundError
 from anabranch.jobs.checkpoint import Places
 from anabranch.jobs.job import Job
-from anabranch.jobs.supervise import Stop
+from anabranch.jobs.task import Stop
 from anabranch.kernel.replacement.result import GroupResult
 from anabranch.kernel.replacement.undo_group import last_to_undo
 

@@ -32,10 +32,10 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.jobs.checkpoint import Places, check_places
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run, goes_on_at
-from anabranch.jobs.run import Schedule, run_jobs
+from anabranch.jobs.run import run_jobs
 from anabranch.jobs.status import JobStatus, RunEvent
-from anabranch.jobs.supervise import Policy, Stop
-from anabranch.jobs.trigger import AVAILABLE_NOW
+from anabranch.jobs.task import Policy, Stop
+from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.jobs.underway import Correction, carried_out
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.branches.create import create_branch

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-__all__ = ["Examination", "MachineCheck", "examine"]
-
 OLDEST_JAVA = 17
 _NEEDED = ("pyarrow", "polars", "numpy", "obstore", "fastavro")
 _OPTIONAL = ("pandas", "duckdb", "sqlglot", "confluent-kafka", "boto3")

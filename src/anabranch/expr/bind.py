@@ -43,8 +43,6 @@ from anabranch.expr.nodes import Call, Column, Literal, Operator, Predicate
 from anabranch.expr.values import Value, quote_name
 from anabranch.format.types.data_types import CharType, DataType, Field, RowType, VarCharType, is_atomic
 
-__all__ = ["BoundPredicate", "bind", "rebind", "resolve"]
-
 
 def bind(predicate: Predicate, fields: Sequence[Field]) -> BoundPredicate:
     """The predicate over the columns of a schema.

@@ -39,8 +39,6 @@ from anabranch.expr.nodes import Operator
 from anabranch.format.types.values import ArrowArray
 from anabranch.lazy import lazy
 
-__all__ = ["ColumnStats", "columns", "for_footers", "key_values", "may_match", "split_conjuncts"]
-
 MAX_KEYS = 1_000
 """Combinations of key values above which `key_values` gives up."""
 

@@ -18,7 +18,7 @@ from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, U
 from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.format.text.record import JsonFile, Stored
 from anabranch.jobs.status import MOMENT, UNKNOWN, JobStatus, Process, State
-from anabranch.jobs.supervise import Ask
+from anabranch.jobs.task import Ask
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.names import temporary_name
 from anabranch.storage.protocol import Storage

@@ -15,9 +15,10 @@ from anabranch.jobs.load import NoSessionError, chosen, feeds, in_order, jobs_of
 from anabranch.jobs.local_spark import local_spark
 from anabranch.jobs.prepare import Run, goes_on_at
 from anabranch.jobs.preview import PlannedJob, planned_job, preview
-from anabranch.jobs.run import ALSO, Schedule, run_jobs, stopping, with_trigger
+from anabranch.jobs.run import ALSO, run_jobs, stopping
 from anabranch.jobs.status import JobStatus, RunEvent
-from anabranch.jobs.supervise import Policy, Stop
+from anabranch.jobs.task import Policy, Stop
+from anabranch.jobs.trigger import Schedule, with_trigger
 from anabranch.lake import Lake, connect
 from anabranch.storage.open import open_storage
 

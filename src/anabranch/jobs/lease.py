@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from anabranch.errors import AnabranchError, JobTakenError, StorageError
 from anabranch.jobs.board import BEAT_SECONDS, SILENCE_SECONDS, Board, JobRecord
 from anabranch.jobs.status import JobStatus, Process, State
-from anabranch.jobs.supervise import Ask
+from anabranch.jobs.task import Ask
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5

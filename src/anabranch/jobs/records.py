@@ -11,7 +11,8 @@ from typing import Final
 from anabranch.errors import AnabranchError, NotFoundError, StorageError
 from anabranch.jobs.board import SILENCE_SECONDS, Board, JobRecord
 from anabranch.jobs.status import Activity, JobStatus, State
-from anabranch.jobs.supervise import RESTARTED, Ask
+from anabranch.jobs.supervise import RESTARTED
+from anabranch.jobs.task import Ask
 from anabranch.lake import Lake, connect
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.open import open_storage

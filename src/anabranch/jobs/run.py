@@ -22,15 +22,15 @@ from anabranch.jobs.load import feeds, in_order, travel
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.runner import Runner
 from anabranch.jobs.status import JobStatus, RunEvent
-from anabranch.jobs.supervise import Stop, Supervisor, Task
-from anabranch.jobs.trigger import Schedule, with_trigger
+from anabranch.jobs.supervise import Supervisor
+from anabranch.jobs.task import Stop, Task
+from anabranch.jobs.trigger import Schedule
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.spark.context.running import is_alive
 
 if TYPE_CHECKING:
     from anabranch.lake import Lake
 
-__all__ = ["Run", "Schedule", "failures", "run_jobs", "stopping", "with_trigger"]
 
 ALSO = ", or choose one job with --job"
 """What else than a folder for all jobs helps where one checkpoint is named for several."""

@@ -23,8 +23,6 @@ from anabranch.jobs.status import Activity, EventKind, JobStatus, RunEvent, Stat
 from anabranch.jobs.task import Ask, Correcting, Policy, RunningTask, Stop, Supervised, Task
 from anabranch.runtime import SYSTEM, Runtime
 
-__all__ = ["RESTARTED", "Ask", "Policy", "RunningTask", "Stop", "Supervisor", "Task"]
-
 _LOST = "Spark's JVM, which ran the job, is gone"
 _LOST_HINT = (
     "look for 'out of memory' or 'killed' in the system's log and give Spark more memory (--conf spark.driver.memory=4g) if "

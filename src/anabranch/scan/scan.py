@@ -13,8 +13,8 @@ import pyarrow as pa
 from anabranch.arrow.table_read import Reader
 from anabranch.engine import Engine, ReadsFrames
 from anabranch.errors import InvalidInputError, PredicateError, SchemaError
-from anabranch.expr.bind import BoundPredicate, bind
-from anabranch.expr.bound import conjunction
+from anabranch.expr.bind import bind
+from anabranch.expr.bound import BoundPredicate, conjunction
 from anabranch.expr.nodes import Predicate
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema

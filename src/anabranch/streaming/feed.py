@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from anabranch.errors import AnabranchError, OptionError
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
@@ -47,8 +47,6 @@ from anabranch.streaming.late_rows import event_time_of
 from anabranch.streaming.limits import UNLIMITED, Budget, Limits, WatermarkBound
 from anabranch.streaming.offsets import FeedFile, FeedSplit, Position
 from anabranch.streaming.portion import Listing, Portion, PortionFile, is_rewrite
-
-__all__ = ["UNLIMITED", "Feed", "Limits"]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from anabranch.options import (
     MAX_TRIGGER_DELAY,
     MIN_ROWS_PER_TRIGGER,
 )
-from anabranch.streaming.feed import Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import Limits
 from anabranch.streaming.offsets import Position
 
 

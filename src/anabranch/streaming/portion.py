@@ -15,7 +15,7 @@ from typing import NamedTuple
 import polars as pl
 
 from anabranch.errors import AnabranchError
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.format.records.data_file import FileKind, FileSource
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema

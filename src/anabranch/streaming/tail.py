@@ -29,7 +29,8 @@ from anabranch.options import (
 )
 from anabranch.streaming.consumers import consumed_position, consumer_at, leave_former_mains
 from anabranch.streaming.course import Course, Place
-from anabranch.streaming.feed import UNLIMITED, Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import UNLIMITED, Limits
 from anabranch.streaming.offsets import FeedSplit, Position
 from anabranch.streaming.scan_modes import first_position
 

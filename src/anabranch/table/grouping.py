@@ -1,4 +1,4 @@
-"""Several tables of one warehouse at once: replace their mains together, undo that, and pin them consistently."""
+"""Several tables of one warehouse at once: replace their mains together, and pin them consistently."""
 
 from __future__ import annotations
 
@@ -10,24 +10,14 @@ from anabranch.kernel.log.moment import newest
 from anabranch.kernel.replacement.group import Member, planned_group, replace_group
 from anabranch.kernel.replacement.release import release_due
 from anabranch.kernel.replacement.request import Expected, ExpectedMain, Replacement, Seen
-from anabranch.kernel.replacement.result import GroupInfo, GroupResult, group_infos
-from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
+from anabranch.kernel.replacement.result import GroupInfo, GroupResult
 from anabranch.lineage.coverage import coverage
 from anabranch.lineage.only_on_main import only_on_main
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.replacing import wait_millis
 from anabranch.table.table import Table
 
-__all__ = [
-    "GroupInfo",
-    "GroupResult",
-    "group_infos",
-    "group_to_undo",
-    "members_of",
-    "pinned_together",
-    "replace_together",
-    "undo_together",
-]
+__all__ = ["GroupInfo", "pinned_together", "replace_together"]
 
 
 def replace_together(
@@ -77,13 +67,6 @@ def replace_together(
         if REPLACED_MAIN_TIME_RETAINED.of(table.options) == 0:
             release_due(table.context, 0)
     return made
-
-
-def undo_together(
-    tables: Sequence[Table], number: int, *, by: str | None = None, reason: str | None = None
-) -> GroupResult:
-    """Undo a group's replacement; `tables` are all of its tables. See `Lake.undo_group`."""
-    return undo_group([table.context for table in tables], number, by=by, reason=reason)
 
 
 def pinned_together(tables: Sequence[Table]) -> tuple[Table, ...]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from anabranch.errors import CorruptTableError
-from anabranch.expr.bind import BoundPredicate, bind
+from anabranch.expr.bind import bind
+from anabranch.expr.bound import BoundPredicate
 from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.format.records.snapshot import Snapshot

@@ -33,8 +33,6 @@ from anabranch.format.avro.container import (
 )
 from anabranch.format.avro.schema import END_MARK, SchemaProblemError, WriterSchema, writer_schema
 
-__all__ = ["RecordSchema", "read_columns", "read_frame", "write_container"]
-
 Columns: TypeAlias = "Mapping[str, tuple[str, pl.DataType]]"
 """Name of each column wanted, the path of the field it is read from, and its type."""
 

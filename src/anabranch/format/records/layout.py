@@ -12,28 +12,6 @@ from dataclasses import dataclass
 
 from anabranch.errors import CorruptTableError
 
-__all__ = [
-    "BRANCH_FOLDER",
-    "HISTORY_FOLDER",
-    "MAIN_BRANCH",
-    "ORPHANS_FOLDER",
-    "Layout",
-    "branch_name_of",
-    "bucket_of_folder",
-    "check_file_name",
-    "consumer_id_of",
-    "data_file_name",
-    "deleted_savepoint_id_of",
-    "file_format_of",
-    "manifest_list_name",
-    "manifest_name",
-    "numbered_id",
-    "savepoint_id_of",
-    "schema_id_of",
-    "snapshot_id_of",
-    "tag_name_of",
-]
-
 MAIN_BRANCH = "main"
 """The name of the branch in the table's own folder; never the name of a folder below ``branch/``."""
 

@@ -19,11 +19,6 @@ from anabranch.format.avro.container import (
 from anabranch.format.avro.files import read_columns, write_container
 from anabranch.format.records.data_file import EMPTY_ROW, ManifestEntry
 from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
-from anabranch.format.records.manifest_list import (
-    decode_manifest_list,
-    decode_manifest_lists,
-    encode_manifest_list,
-)
 from anabranch.format.records.manifest_schema import (
     FORMAT_VERSION,
     MANIFEST_ENTRY,
@@ -36,18 +31,6 @@ from anabranch.format.records.manifest_schema import (
     check_rows,
     stats_record,
 )
-
-__all__ = [
-    "concat_manifests",
-    "decode_manifest",
-    "decode_manifest_list",
-    "decode_manifest_lists",
-    "decode_manifests",
-    "encode_frame",
-    "encode_manifest",
-    "encode_manifest_list",
-    "roll_frame",
-]
 
 _BLOCK_BYTES = 4 << 20
 """Decompressed rows of one block of what is written."""

@@ -27,7 +27,6 @@ from anabranch.format.rows.binary_row import (
     null_size,
     slot_kind,
 )
-from anabranch.format.rows.encoded_rows import EncodedRows, encode_rows
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
 from anabranch.format.types.values import (
@@ -42,8 +41,6 @@ from anabranch.format.types.values import (
     validity,
     variable_width,
 )
-
-__all__ = ["EncodedRows", "decode_column", "encode_rows"]
 
 
 def decode_column(

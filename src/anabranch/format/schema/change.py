@@ -20,11 +20,7 @@ from anabranch.format.schema.watermark import EXPRESSION, ROWTIME
 from anabranch.format.text.names import check_column_name
 from anabranch.format.types.data_types import DataType, Field, VarCharType
 from anabranch.format.types.field_tree import (
-    UNASSIGNED_ID,
-    After,
-    Before,
     Fields,
-    First,
     Last,
     Path,
     Position,
@@ -38,30 +34,9 @@ from anabranch.format.types.field_tree import (
     shown,
     steps_of,
 )
-from anabranch.format.types.grammar import check_depth
+from anabranch.format.types.grammar import UNASSIGNED_ID, check_depth
 from anabranch.format.types.widening import widen
 from anabranch.options import BUCKET_KEY, FULL_COMPACTION_DELTA_COMMITS, FULL_COMPACTION_SCALABLE
-
-__all__ = [
-    "AddColumn",
-    "After",
-    "Before",
-    "DropColumn",
-    "First",
-    "Last",
-    "MoveColumn",
-    "RemoveOption",
-    "RenameColumn",
-    "SchemaChange",
-    "SetColumnComment",
-    "SetComment",
-    "SetDefault",
-    "SetNullable",
-    "SetOption",
-    "WidenColumn",
-    "apply_changes",
-    "meant_ids",
-]
 
 
 @dataclass(frozen=True, slots=True)

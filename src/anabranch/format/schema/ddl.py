@@ -12,8 +12,8 @@ from anabranch.format.schema.rules import primary_key_error
 from anabranch.format.schema.watermark import WatermarkDefinition, read_watermark, with_watermark
 from anabranch.format.text.tokens import TokenKind, Tokens
 from anabranch.format.types.data_types import Field
-from anabranch.format.types.field_tree import UNASSIGNED_ID, assign_field_ids
-from anabranch.format.types.grammar import read_comment, read_type
+from anabranch.format.types.field_tree import assign_field_ids
+from anabranch.format.types.grammar import UNASSIGNED_ID, read_comment, read_type
 from anabranch.options import CHECK_PREFIX
 
 

@@ -29,8 +29,6 @@ from anabranch.format.types.field_tree import assign_field_ids
 from anabranch.format.types.grammar import MAX_FIELD_ID, field_to_json, inner_types, parse_fields
 from anabranch.options import BUCKET, BUCKET_KEY, COMPACTION_MAX_FILE_NUM, FILE_FORMAT, check_options
 
-__all__ = ["TableSchema", "assign_field_ids", "check_readable", "check_writable"]
-
 NEWEST_VERSION = 3
 _VERSION_WITHOUT_BUCKET = 1
 _LAST_VERSION_WITH_ORC = 2

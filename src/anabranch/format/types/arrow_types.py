@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from anabranch.errors import SchemaError
 from anabranch.format.types import data_types as t
-from anabranch.format.types.field_tree import UNASSIGNED_ID, assign_field_ids
-from anabranch.format.types.grammar import MAX_DEPTH
+from anabranch.format.types.field_tree import assign_field_ids
+from anabranch.format.types.grammar import MAX_DEPTH, UNASSIGNED_ID
 
 
 def to_arrow_type(data_type: t.DataType) -> pa.DataType:

@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from anabranch.errors import SchemaError
 from anabranch.format.types.data_types import ArrayType, DataType, Field, MapType, MultisetType, RowType
-from anabranch.format.types.grammar import UNASSIGNED_ID
 
 Fields: TypeAlias = tuple[Field, ...]
 Path: TypeAlias = str | tuple[str, ...]
@@ -183,14 +182,6 @@ def _edit_inside(
         hint="paths lead through the fields of rows, 'element' of arrays and 'value' of maps.",
     )
 
-
-__all__ = [
-    "SYSTEM_FIELD_IDS_START",
-    "UNASSIGNED_ID",
-    "assign_field_ids",
-    "assign_type_ids",
-    "shift_field_ids",
-]
 
 SYSTEM_FIELD_IDS_START = 1_073_741_823
 """Ids from here on belong to system columns."""

@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.errors import CorruptTableError, InvalidInputError
-from anabranch.expr.bind import BoundPredicate, bind
-from anabranch.expr.bound import columns
+from anabranch.expr.bind import bind
+from anabranch.expr.bound import BoundPredicate, columns
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.format.records.data_file import FileKind

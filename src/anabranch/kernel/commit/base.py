@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.format.records.data_file import ManifestEntry
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import CommitKind, Snapshot

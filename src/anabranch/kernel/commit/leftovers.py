@@ -22,7 +22,7 @@ from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import IDENTITY
 from anabranch.format.records.layout import manifest_list_name
-from anabranch.format.records.manifest import encode_manifest_list
+from anabranch.format.records.manifest_list import encode_manifest_list
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext, delete_exactly

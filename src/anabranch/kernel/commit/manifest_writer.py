@@ -12,12 +12,8 @@ import polars as pl
 from anabranch.format.records.data_file import FileKind, ManifestEntry, ManifestFileMeta, SimpleStats
 from anabranch.format.records.entry_frame import IDENTITY, EntryFrame
 from anabranch.format.records.layout import manifest_list_name, manifest_name
-from anabranch.format.records.manifest import (
-    concat_manifests,
-    encode_manifest,
-    encode_manifest_list,
-    roll_frame,
-)
+from anabranch.format.records.manifest import concat_manifests, encode_manifest, roll_frame
+from anabranch.format.records.manifest_list import encode_manifest_list
 from anabranch.format.records.stats import partition_stats
 from anabranch.format.rows.binary_row import arity, decode_row
 from anabranch.format.schema.table_schema import TableSchema

@@ -9,8 +9,8 @@ from typing import Any, Final
 import polars as pl
 
 from anabranch.errors import CorruptTableError, InvalidInputError
-from anabranch.expr.bind import BoundPredicate, bind
-from anabranch.expr.bound import columns
+from anabranch.expr.bind import bind
+from anabranch.expr.bound import BoundPredicate, columns
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.expr.parse import parse
 from anabranch.format.records.data_file import FileKind, FileSource

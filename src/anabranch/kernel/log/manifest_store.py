@@ -17,7 +17,8 @@ from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
 from anabranch.format.records.layout import Layout
-from anabranch.format.records.manifest import decode_manifest_list, decode_manifest_lists, decode_manifests
+from anabranch.format.records.manifest import decode_manifests
+from anabranch.format.records.manifest_list import decode_manifest_list, decode_manifest_lists
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.parallel import each, reading, stream

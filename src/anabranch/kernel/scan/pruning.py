@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.expr.coerce import converts_exactly
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.prune import key_values, may_match

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.expr.prune import split_conjuncts
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import IDENTITY, EntryFrame

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.catalog.folders import Identifier
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError
-from anabranch.expr.bind import BoundPredicate, bind
+from anabranch.expr.bind import bind
+from anabranch.expr.bound import BoundPredicate
 from anabranch.expr.parse import parse
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.support import check_readable

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
-__all__ = ["CONNECTORS", "Connector", "connector_for", "hadoop_version", "jars_of_spark"]
-
 
 @dataclass(frozen=True, slots=True)
 class Connector:

@@ -17,8 +17,8 @@ from typing import Any
 
 from anabranch.errors import PredicateError
 from anabranch.expr import nodes
-from anabranch.expr.bind import BoundPredicate, bind, resolve
-from anabranch.expr.bound import ALWAYS, conjunction
+from anabranch.expr.bind import bind, resolve
+from anabranch.expr.bound import ALWAYS, BoundPredicate, conjunction
 from anabranch.expr.nodes import Column, Comparison, Literal, Operator, Predicate, all_of, any_of
 from anabranch.expr.values import Timestamp, Value
 from anabranch.format.schema.table_schema import TableSchema

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.format.records.layout import Layout
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field

@@ -15,8 +15,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.expr.bind import BoundPredicate
-from anabranch.expr.bound import ALWAYS, conjunction
+from anabranch.expr.bound import ALWAYS, BoundPredicate, conjunction
 from anabranch.lazy import lazy
 from anabranch.scan.metadata import columns_named, metadata_columns
 from anabranch.scan.scan import Scan

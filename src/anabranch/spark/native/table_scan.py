@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 from pyspark.sql.types import StructType
 
 from anabranch.errors import PredicateError, UnsupportedFeatureError
-from anabranch.expr.bind import BoundPredicate, bind
-from anabranch.expr.bound import conjunction
+from anabranch.expr.bind import bind
+from anabranch.expr.bound import BoundPredicate, conjunction
 from anabranch.expr.nodes import Column, In
 from anabranch.format.types.data_types import Field
 from anabranch.lazy import lazy

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from anabranch.arrow.table_read import Reader
-from anabranch.expr.bind import BoundPredicate
+from anabranch.expr.bound import BoundPredicate
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext

@@ -39,7 +39,8 @@ from anabranch.spark.streams.alignment import LiveAlignment, alignment_of
 from anabranch.spark.streams.bounded import End
 from anabranch.streaming.consumers import FollowingConsumer
 from anabranch.streaming.course import Course, Place
-from anabranch.streaming.feed import UNLIMITED, Feed, Limits
+from anabranch.streaming.feed import Feed
+from anabranch.streaming.limits import UNLIMITED, Limits
 from anabranch.streaming.offsets import CHANGE_COLUMN, FeedSplit, Offset, Position, check_same_history
 from anabranch.streaming.pace import Pace, limits_of
 from anabranch.streaming.scan_modes import first_position, scan_mode
