@@ -9,6 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.cli.main import run
+from anabranch.maintenance.expire_partitions import expire_partitions
 from tests.support.faults import FaultyStorage, lose_answer, no_space
 
 
@@ -103,6 +104,48 @@ def test_a_branch_takes_no_mark_of_main_away(table, tmp_path):
     table.branch("fix").append([{"id": 9, "day": dt.date(2999, 1, 1), "kind": "a"}])
     assert table.branch("fix").expire_partitions("1 d").partitions
     assert len(marks(tmp_path)) == 1
+
+
+def with_main_replaced(table):
+    """The table once main has become the branch `fix`, with rows of one more day and without those of the 2nd."""
+    table.create_tag("good")
+    table.create_branch("fix", tag="good")
+    fix = table.branch("fix")
+    fix.overwrite([], {"day": "2026-01-02"})
+    fix.append([{"id": 9, "day": dt.date(2999, 1, 1), "kind": "a"}])
+    table.replace_main_branch("fix")
+    return table
+
+
+def test_a_former_main_neither_marks_nor_takes_marks_away(table, tmp_path):
+    replaced = with_main_replaced(table)
+    replaced.mark_partition_done("day < '2026-01-02'")
+    before = marks(tmp_path)
+    assert len(before) == 2
+    former = replaced.branch("main@1")
+    with pytest.raises(anabranch.InvalidInputError, match="is a branch"):
+        former.mark_partition_done({"day": "2026-01-02"})
+    with pytest.raises(anabranch.SealedBranchError):
+        former.expire_partitions("1 d")
+    assert marks(tmp_path) == before
+
+
+def test_main_is_main_by_the_name_of_its_branch_too(table, tmp_path):
+    by_name = with_main_replaced(table).branch("fix")
+    by_name.mark_partition_done("kind = 'a'")
+    assert len(marks(tmp_path)) == 2
+    assert len(by_name.expire_partitions("1 d").partitions) == 2
+    assert [folder for folder in marks(tmp_path) if "2026" in folder] == []
+
+
+def test_who_finds_main_replaced_takes_no_mark_away(table, tmp_path):
+    storage = FaultyStorage(table.context.storage)
+    late = replace(table.context, storage=storage)
+    with_main_replaced(table).mark_partition_done("day < '2026-01-02'")
+    with pytest.raises(anabranch.SealedBranchError):
+        expire_partitions(late, {}, older_than_millis=1)
+    assert len(marks(tmp_path)) == 2
+    assert not storage.counts()["delete_many"]
 
 
 def test_what_cannot_be_marked_is_refused(table, tmp_path):

@@ -25,6 +25,7 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import EXPIRED_PARTITIONS_PROPERTY
+from anabranch.kernel.log.seals import check_open
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.scan.partitions import keys_of_rows
 from anabranch.kernel.scan.pruning import partition_values
@@ -109,9 +110,9 @@ def expire_partitions(
             )
         said = {EXPIRED_PARTITIONS_PROPERTY: json.dumps([found.partition for found in due.expired])}
         request = CommitRequest(action, CommitIdentity.batch(context.runtime), said)
-        unmark(
-            context, schema, due.partitions
-        )  # first: rows without a mark are waited for, a mark is believed
+        check_open(context, head)  # a main that was replaced keeps its rows, and the marks are the new one's
+        # Marks go first: rows without a mark are waited for, a mark is believed.
+        unmark(context, schema, due.partitions)
         try:
             return PartitionExpiry(due.expired, commit(context, request).snapshot, False, due.timeless)
         except CommitConflictError as error:

@@ -18,6 +18,7 @@ from anabranch.format.rows.partition_path import partition_label, partition_path
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.compaction.selection import Partitions, live_files, select_partitions
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.parallel import each
 from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
 from anabranch.storage.protocol import Storage
@@ -50,7 +51,7 @@ def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[
     """
     schema = context.schemas.latest()
     assert schema is not None, "an open table has a schema"
-    if _is_other_branch(context):
+    if not _is_main(context):
         raise InvalidInputError(
             f"'{context.title}' is a branch, and its partitions lie in the folders of main's",
             hint="mark partitions of the table itself, once they are complete there.",
@@ -75,7 +76,7 @@ def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[
 
 def unmark(context: TableContext, schema: TableSchema, rows: Iterable[bytes]) -> None:
     """Remove the marks of partitions that are about to leave main, so that rows which come later are not taken for complete."""
-    if _is_other_branch(context):
+    if not _is_main(context):
         return
     context.storage.delete_many([_named(row, schema)[1] for row in rows])
 
@@ -101,8 +102,9 @@ def _chosen(context: TableContext, partitions: Partitions, schema: TableSchema) 
     return [*found]
 
 
-def _is_other_branch(context: TableContext) -> bool:
-    return context.branch is not None and context.main_generation is None
+def _is_main(context: TableContext) -> bool:
+    """Whether marks speak of the rows of this branch: a former main may lie in the table's own folder, and main in a branch's."""
+    return context.main_generation is not None or main_of(context).branch_uuid == context.branch_uuid
 
 
 def _named(row: bytes, schema: TableSchema) -> tuple[str, str]:
