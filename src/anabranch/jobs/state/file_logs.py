@@ -42,16 +42,17 @@ def carry_log(checkpoint: Storage, target: Storage, source: str, last: int) -> N
     """
     if last < 0:
         return  # it had seen no file
-    version, entries = "v1", dict[str, tuple[int, str]]()
+    # By batch and file: one that was written anew after `maxFileAge` is in several batches.
+    version, entries = "v1", dict[tuple[int, str], str]()
     for path in _paths(checkpoint, source):
         version, *lines = checkpoint.get(path).decode().split("\n")
         for batch, file, line in _entries(lines, path):
             if batch <= last:
-                entries[file] = batch, line
-    missing = {*range(last + 1)} - {batch for batch, _ in entries.values()}
+                entries[batch, file] = line
+    missing = {*range(last + 1)} - {batch for batch, _ in entries}
     if missing:
         raise NotFoundError(f"which files batch {min(missing)} of source {source} read is not known any more")
-    kept = [line for _, line in sorted(entries.values())]
+    kept = [entries[key] for key in sorted(entries)]
     target.put(f"sources/{source}/{last}{_COMPACT}", "\n".join([version, *kept]).encode())
 
 
