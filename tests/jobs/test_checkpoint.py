@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from anabranch.errors import CorruptTableError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.jobs.checkpoint import (
     BeganFrom,
     Beginning,
@@ -17,9 +18,11 @@ from anabranch.jobs.checkpoint import (
     checkpoints_of,
     default_checkpoint,
     opened,
+    set_aside,
 )
 from anabranch.jobs.code import code_version
 from anabranch.spark.context.notices import remove_abandoned
+from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import open_storage
 
 FIRST = Beginning("clean", "t", "b", BeganFrom("good", 3, "s"), {"raw": {"scan.start-offset": "{}"}})
@@ -148,3 +151,15 @@ def test_a_single_checkpoint_has_those_of_branches_beside_it(tmp_path, monkeypat
         assert sorted(found[1:]) == [f"{tmp_path}/at/{name}" for name in ("mine@@1", "mine@fix")]
     assert opened(beside("mine", "fix"), {}).location == f"{tmp_path}/mine@fix"
     assert beside("s3://bucket", "fix") == "s3://bucket/@fix", "a bucket has nothing beside it"
+
+
+def test_a_single_checkpoint_may_be_a_folder_of_the_root(tmp_path):
+    """As where a volume is mounted at ``/checkpoint``."""
+    name = f"/{tmp_path.name}-of-nobody"
+    assert beside(name, "fix") == f"{name}@fix"
+    (found,) = checkpoints_of(str(tmp_path), "clean", {}, Places(name))
+    assert found.location == name
+    used = JobCheckpoint(name, MemoryStorage(uuid4().hex))
+    used.storage.put("metadata", b"{}")
+    with pytest.raises(NotFoundError, match="of-nobody"):
+        set_aside(used, {})

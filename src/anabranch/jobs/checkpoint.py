@@ -158,7 +158,7 @@ def set_aside(checkpoint: JobCheckpoint, options: Mapping[str, str]) -> str | No
     """
     if not checkpoint.is_in_use:
         return None
-    above, _, name = checkpoint.location.rpartition("/")
+    above, name = _place(checkpoint.location)
     storage = open_storage(above, options)
     taken = {folder.rpartition("/")[2] for folder in storage.list_folders()}
     aside = next(one for n in count(1) if (one := f"{name}{ASIDE}{n}") not in taken)
@@ -169,7 +169,7 @@ def set_aside(checkpoint: JobCheckpoint, options: Mapping[str, str]) -> str | No
             f"the checkpoint {checkpoint.location} cannot be set aside: {error.message}",
             hint="name another folder instead: --checkpoint.",
         ) from error
-    return f"{above}/{aside}"
+    return _in(above, aside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,11 @@ IN_WAREHOUSE = Places()
 def beside(checkpoint: str, branch: str) -> str:
     """Return the folder for a job's checkpoint on a branch, where one was named for its run on main: ``<that>@<branch>``."""
     above, name = _place(checkpoint.rstrip("/"))
-    return f"{above}/{name}@{branch}"
+    return _in(above, f"{name}@{branch}")
+
+
+def _in(above: str, name: str) -> str:
+    return f"{above.removesuffix('/')}/{name}"
 
 
 def _place(location: str) -> tuple[str, str]:
@@ -197,7 +201,7 @@ def _place(location: str) -> tuple[str, str]:
     if "://" in location and not urlsplit(location).path:
         return location, ""
     above, slash, name = location.rpartition("/")
-    return above if slash else ".", name
+    return (above or "/") if slash else ".", name
 
 
 def checkpoints_of(
