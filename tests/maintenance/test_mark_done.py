@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 
@@ -52,14 +53,46 @@ def test_marking_again_keeps_the_first_time(table, tmp_path):
     assert again.first_marked.timestamp() == 0.005
 
 
-@pytest.mark.parametrize(
-    "damaged", [b"", b"\xff", b"[]", b'{"creationTime": "x"}', b'{"creationTime": 1e999}']
-)
+DAMAGED = {
+    "empty": b"",
+    "no text": b"\xff",
+    "no object": b"[]",
+    "no number": b'{"creationTime": "x"}',
+    "no time": b'{"creationTime": 1e999}',
+    "endless number": b'{"creationTime": ' + b"9" * 5000 + b"}",
+    "deep": b"[" * 4000,
+    "deep and long": b"[" * 200_000,
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
 def test_a_mark_that_cannot_be_read_is_made_anew(table, tmp_path, damaged):
     [done] = table.mark_partition_done({"day": "2026-01-02"})
     (tmp_path / "db.db/t" / done.path).write_bytes(damaged)
     [again] = table.mark_partition_done({"day": "2026-01-02"})
     assert again.first_marked == again.marked
+
+
+def test_a_mark_is_read_only_as_far_as_one_can_be_long(table, tmp_path):
+    [done] = table.mark_partition_done({"day": "2026-01-02"})
+    long = b'{"creationTime": 5, "rest": "' + b"x" * 50_000_000 + b'"}'
+    (tmp_path / "db.db/t" / done.path).write_bytes(long)
+    tracemalloc.start()
+    [again] = table.mark_partition_done({"day": "2026-01-02"})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert again.first_marked == again.marked
+    assert most < len(long) / 2
+
+
+def test_a_mark_that_leads_to_nothing_readable_is_made_anew(table, tmp_path):
+    [done] = table.mark_partition_done({"day": "2026-01-02"})
+    path = tmp_path / "db.db/t" / done.path
+    path.unlink()
+    path.symlink_to("_SUCCESS")
+    [again] = table.mark_partition_done({"day": "2026-01-02"})
+    assert again.first_marked == again.marked
+    assert len(marks(tmp_path)) == 1
 
 
 def test_nobody_else_takes_notice_of_it(table, tmp_path):

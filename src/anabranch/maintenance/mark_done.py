@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import InvalidInputError, NotFoundError, UnreadableFileError
 from anabranch.expr.nodes import Predicate
 from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label, partition_path
@@ -24,6 +24,8 @@ from anabranch.options import PARTITION_DEFAULT_NAME, PARTITION_LEGACY_NAME
 from anabranch.storage.protocol import Storage
 
 SUCCESS_FILE = "_SUCCESS"
+_LONGEST = 4096
+"""Bytes. Any program may write such a file, and two times take about 70."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,20 @@ def _named(row: bytes, schema: TableSchema) -> tuple[str, str]:
 def _first_marked(storage: Storage, path: str) -> int | None:
     """Return when a partition was marked for the first time; None if it was not, or its mark cannot be read."""
     try:
-        found = json.loads(storage.get(path))
-    except (NotFoundError, ValueError):
+        found = json.loads(_content(storage, path) or b"")
+    except (ValueError, RecursionError):
         return None
     first = found.get("creationTime") if isinstance(found, dict) else None
     return first if type(first) is int and 0 <= first < 1 << 47 else None
+
+
+def _content(storage: Storage, path: str) -> bytes | None:
+    """Return the bytes of a mark; None if there is none, if it cannot be opened, or if it is too long for one."""
+    try:
+        data = storage.get_range(path, 0, _LONGEST + 1)
+    except (NotFoundError, UnreadableFileError):
+        return None
+    return data if len(data) <= _LONGEST else None
 
 
 def _moment(millis: int) -> datetime:
