@@ -1,6 +1,7 @@
 """What is settled before a job starts: its branch, its checkpoint, and where its sources begin; and only once."""
 
 import json
+import shutil
 
 import pytest
 
@@ -8,6 +9,7 @@ import anabranch
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.prepare import Run, prepare
 from anabranch.jobs.starts import reads_files_on
+from anabranch.jobs.state.settle import settle as get_state
 from anabranch.lineage.model import SourceInput
 from anabranch.streaming.sink_identity import SinkIdentity, SinkRecord
 from tests.jobs.world import World
@@ -37,6 +39,18 @@ def settle(world):
 
 def start_of(prepared):
     return json.loads(prepared.starts["raw"]["scan.start-offset"])["snapshot"]
+
+
+def left_of(folder, query, batch):
+    """What a query has left after one of its batches."""
+    for path, text in {"metadata": f'{{"id": "{query}"}}', f"commits/{batch}": "v1\n{}"}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    for number in range(batch + 1):
+        (folder / "offsets").mkdir(exist_ok=True)
+        (folder / f"offsets/{number}").write_text(
+            'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n-'
+        )
 
 
 def begin(prepared):
@@ -106,9 +120,45 @@ def test_which_files_it_had_read_is_looked_for_where_checkpoints_are_named(
     named = {how: str(tmp_path / "at")}
     with pytest.raises(InvalidInputError, match="which files it had read was in the checkpoint alone"):
         settle(job, **named)
-    (tmp_path / former).mkdir(parents=True)
-    (tmp_path / former / "metadata").write_text('{"id": "q2"}')
+    left_of(tmp_path / former, "q2", 0)
     assert reads_files_on(settle(job, **named).starts)
+
+
+@pytest.fixture
+def load(world):
+    """A job that reads files, with two batches; the copy of its checkpoint is of the first one."""
+    for log in (3, 4):
+        world.commit(SourceInput("files", "source 0", None, {"logOffset": log}, "file:/in"), job="load")
+    left_of(world.folder / "_checkpoints/@copies/load/q1", "q1", 0)
+    arriving = {"raw": anabranch.files("/in", "json", schema="id BIGINT")}
+    return anabranch.job("load", sources=arriving, sink="db.orders")(lambda raw: raw)
+
+
+def test_which_files_it_had_read_is_not_taken_from_an_older_copy(settle, world, load):
+    with pytest.raises(InvalidInputError, match="does not have batch 1 any more") as found:
+        settle(load)
+    assert "--start-anew load" in found.value.hint
+    assert not (world.folder / "_checkpoints/load").exists(), "nothing was begun"
+    assert settle(load, start_anew=["load"]).starts == {}
+
+
+def test_who_wants_its_rows_again_gets_over_a_beginning_that_cannot_be_carried(settle, world, load):
+    copy = world.folder / "_checkpoints/@copies/load/q1"
+    left_of(copy, "q1", 1)
+    begun = settle(load)
+    assert reads_files_on(begun.starts)
+    begun.checkpoint.storage.put("sources/0/0", b"v1")  # a start that was killed
+    shutil.rmtree(copy)
+    with pytest.raises(InvalidInputError, match="cannot go on after those that it had read") as found:
+        get_state(settle(load), None, None, None, world.lake, run=Run())
+    assert "--start-anew load" in found.value.hint
+    assert "--by-hand" not in found.value.hint, "it is an option of corrections"
+    assert settle(load, start_anew=["load"]).starts == {}
+    assert not begun.checkpoint.storage.exists("sources/0/0")
+    begun.checkpoint.storage.put("metadata", b'{"id": "q2"}')
+    begun.checkpoint.storage.put("offsets/0", b"v1")
+    settle(load, start_anew=["load"])
+    assert begun.checkpoint.storage.exists("offsets/0"), "a query that has begun goes on"
 
 
 def test_a_checkpoint_of_which_only_a_part_is_left_counts_as_lost(settle, world):

@@ -129,8 +129,16 @@ class JobCheckpoint:
 
         A query that began there would number its batches anew, and mistake the first ones for those of the lost query.
         """
-        if self.is_in_use or SinkRecord(self.storage, branch_uuid).known_identity() is None:
-            return
+        if not self.is_in_use and SinkRecord(self.storage, branch_uuid).known_identity() is not None:
+            self._forget()
+
+    def forget_beginning(self, job: str, branch_uuid: str) -> None:
+        """Forget how a job was to begin, with all that was prepared for it, if no query has begun here."""
+        known = self.known()
+        if known is not None and (known.job, known.branch_uuid) == (job, branch_uuid) and not self.is_in_use:
+            self._forget()
+
+    def _forget(self) -> None:
         for folder in ("anabranch", "offsets", "commits", "state", "sources"):
             self.storage.delete_folder(folder)
 

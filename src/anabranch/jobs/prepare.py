@@ -133,6 +133,9 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     if lake.spark is not None:
         let_reach(lake.spark, checkpoint.location, lake.storage_options)
     checkpoint.forget_if_damaged(sink.branch_uuid)
+    if job.name in run.start_anew and run.from_tag is None:
+        # An earlier start may have recorded positions from which it cannot go on.
+        checkpoint.forget_beginning(job.name, sink.branch_uuid)
     known = checkpoint.known()
     if run.from_tag is not None and known is None:
         tag = get_tag(main_of(main.context), run.from_tag)

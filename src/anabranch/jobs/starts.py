@@ -15,14 +15,14 @@ from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import KnownPositions, RecordedPosition, content_of, known_positions
 from anabranch.jobs.source import FILES_READ, STARTING_OFFSETS, Source
-from anabranch.jobs.state.held import former_of
+from anabranch.jobs.state.held import files_unknown, former_of
 from anabranch.jobs.state.point import Point
 from anabranch.lineage.model import entry_or_none
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.table import Table
 
 if TYPE_CHECKING:
-    from anabranch.jobs.checkpoint import JobCheckpoint, Places
+    from anabranch.jobs.checkpoint import Places
     from anabranch.lake import Lake
 
 
@@ -196,22 +196,33 @@ def resumed(
     try:
         known = known_positions(sink.context, head, job.name, lambda: sink.lineage.positions(head.id))
         starts = starts_at(known, job.sources, tables)
-        if reads_files_on(starts.options) and _former(lake, places, job, known.point) is None:
-            raise InvalidInputError("which files it had read was in the checkpoint alone")
+        if reads_files_on(starts.options):
+            _check_files_known(lake, places, job, known.point)
     except AnabranchError as error:
         raise InvalidInputError(
             f"job '{job.name}' has written to '{sink.name}' before, up to snapshot {last}, but there is no checkpoint at "
             f"{place}, and it cannot go on after that commit: {error.message}",
-            hint="restore the checkpoint, or name it with --checkpoint. To read the sources as they are declared all the "
-            f"same, so that rows come a second time: --start-anew {job.name}.",
+            hint=lost_hint(job.name),
         ) from error
     notice = f"there is no checkpoint at {place}: the job goes on after its last commit, snapshot {last}"
     return replace(starts, notices=(*starts.notices, notice))
 
 
-def _former(lake: Lake, places: Places, job: Job, point: Point | None) -> JobCheckpoint | None:
-    """Return the checkpoint, or a copy of it, of the query that made a point."""
-    return None if point is None else former_of(lake.url, lake.storage_options, places, job, point)
+def lost_hint(job: str) -> str:
+    """Return what to do about a job that cannot go on without the checkpoint that it had."""
+    return (
+        "restore the checkpoint, or name it with --checkpoint. To read the sources as they are declared all the "
+        f"same, so that rows come a second time: --start-anew {job}."
+    )
+
+
+def _check_files_known(lake: Lake, places: Places, job: Job, point: Point | None) -> None:
+    """Raise `InvalidInputError` if it cannot be told which files a job had read: its log, or a copy, may be older."""
+    if point is None or former_of(lake.url, lake.storage_options, places, job, point) is None:
+        raise InvalidInputError("which files it had read was in the checkpoint alone")
+    unknown = files_unknown(lake.url, lake.storage_options, places, job, point)
+    if unknown is not None:
+        raise InvalidInputError(unknown)
 
 
 def _last_commit(job: str, sink: Table, head: Snapshot, *, since_fork: bool) -> int | None:

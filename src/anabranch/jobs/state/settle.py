@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
-from anabranch.jobs.starts import reads_files_on
+from anabranch.jobs.starts import lost_hint, reads_files_on
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
 from anabranch.jobs.state.checks import CHANGED, check_positions, check_same_operators, record_operators
 from anabranch.jobs.state.closing import closing_watermark, without_rows
@@ -226,10 +226,13 @@ class _Settling:
         job = self.prepared.job.name
         told = "; ".join(dict.fromkeys(obstacles))
         if reads_files_on(self.prepared.starts):
+            by_hand = ", or do it by hand: --by-hand" if self.run.makes_branch else ""
             raise InvalidInputError(
                 f"job '{job}' reads files, and cannot go on after those that it had read at the point: {obstacles[0]}",
-                hint="begin at a tag whose batch its checkpoint still has, or do it by hand: --by-hand. What arrives can be "
-                "written into a table first, which can be read again from any moment.",
+                hint=lost_hint(job)
+                if self.run.from_tag is None and not self.run.makes_branch
+                else f"begin at a tag whose batch its checkpoint still has{by_hand}. What arrives can be written into a table "
+                "first, which can be read again from any moment.",
             )
         if job not in self.run.accept_empty_state:
             raise InvalidInputError(
