@@ -11,7 +11,7 @@ import pytest
 import anabranch
 from anabranch.errors import JobTakenError, OptionError, StorageError, UnsupportedFeatureError
 from anabranch.jobs.board import KEPT_MILLIS, SILENCE_SECONDS, Board, JobRecord
-from anabranch.jobs.checkpoint import Beginning, default_checkpoint
+from anabranch.jobs.checkpoint import Beginning, default_checkpoint, opened
 from anabranch.jobs.command import Run, Schedule, Spark, run
 from anabranch.jobs.lease import Wanted, take
 from anabranch.jobs.status import JobStatus, Process, State
@@ -356,21 +356,45 @@ def test_a_job_is_restarted_also_one_that_was_given_up():
     assert story.states("a") == ["running", "failed", "running", "stopped"]
 
 
-@pytest.mark.parametrize("branch", [None, "fix"])
-def test_who_ran_it_on_main_holds_it_when_its_branch_has_become_main(tmp_path, branch):
-    """It goes on with the checkpoint of that branch, whose name another process would hold it by."""
-    lake = anabranch.connect(tmp_path)
+ON_MAIN = Wanted("clean", "clean", "db.orders")
+ON_BRANCH = Wanted("clean@fix", "clean", "db.orders$branch_fix")
+
+
+def corrected(folder, checkpoint=None):
+    """A table whose branch ``fix`` is main, and the job that has begun on it with a checkpoint."""
+    lake = anabranch.connect(folder)
     table = lake.create_table("db.orders", "id BIGINT", data=[{"id": 1}])
     table.create_tag("good")
     table.create_branch("fix", "good")
     fix = table.branch("fix")
     fix.append([{"id": 2}])
     begun = Beginning("clean", fix.table_uuid, fix.branch_uuid)
-    default_checkpoint(lake.url, "clean", "fix", {}).beginning(lambda: begun)
+    default = default_checkpoint(lake.url, "clean", "fix", {})
+    (default if checkpoint is None else opened(checkpoint, {})).beginning(lambda: begun)
     table.replace_main_branch("fix")
+    return table
+
+
+def check_is_held(folder, holder, how):
     clean = anabranch.job("clean", sources={"raw": "db.raw"}, sink="db.orders")(lambda raw: raw)
     with (
-        take(Board(open_storage(tmp_path)), [CLEAN]).beating(),
+        take(Board(open_storage(folder)), [holder]).beating(),
         pytest.raises(JobTakenError, match="job 'clean' is run by process"),
     ):
-        run(str(tmp_path), [clean], Run(branch), Schedule(), Spark(), on_status=print)
+        run(str(folder), [clean], how, Schedule(), Spark(), on_status=print)
+
+
+@pytest.mark.parametrize("branch", [None, "fix"])
+@pytest.mark.parametrize("holder", [ON_MAIN, ON_BRANCH], ids=["main", "branch"])
+@pytest.mark.parametrize("named", [None, "mine", "mine@fix"])
+def test_who_ran_it_on_main_or_the_branch_holds_it_when_that_is_main(tmp_path, branch, holder, named):
+    """Both go on with the checkpoint of that branch, also where one is named, by itself or as that of main."""
+    corrected(tmp_path, None if named is None else str(tmp_path / "mine@fix"))
+    named = None if named is None else str(tmp_path / named)
+    check_is_held(tmp_path, holder, Run(branch, checkpoint=named))
+
+
+def test_who_ran_it_on_main_holds_it_when_its_replacement_is_undone(tmp_path):
+    table = corrected(tmp_path)
+    table.undo_replace()
+    check_is_held(tmp_path, replace(ON_BRANCH, sink="db.orders"), Run())

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.errors import NotFoundError, UnsupportedFeatureError
-from anabranch.jobs.board import Board
+from anabranch.jobs.board import Board, JobRecord
 from anabranch.jobs.checkpoint import check_places
 from anabranch.jobs.job import Job
 from anabranch.jobs.lease import Leases, Wanted, take
 from anabranch.jobs.load import NoSessionError, chosen, feeds, in_order, jobs_of, load_all, travel
 from anabranch.jobs.local_spark import local_spark
-from anabranch.jobs.prepare import Run, goes_on_at
+from anabranch.jobs.prepare import Run
 from anabranch.jobs.preview import PlannedJob, planned_job, preview
 from anabranch.jobs.run import ALSO, run_jobs, stopping
 from anabranch.jobs.status import JobStatus, RunEvent
@@ -158,28 +157,32 @@ def _leases(
     """Take the jobs for this process. One whose table is not there is left out: its start tells."""
     lake = connect(warehouse)
     board = Board(open_storage(lake.url, lake.storage_options))
-    wanted = [one for job in jobs if (one := _wanted(job, lake, how)) is not None]
+    held = [*board.all()]
+    wanted = [one for job in jobs if (one := _wanted(job, lake, how, held)) is not None]
     if wanted:
         board.sweep()
     patience = schedule.patience_seconds + _TAKE_OVER_SECONDS
     return take(board, wanted, take_over=take_over, patience_seconds=patience, tell=tell)
 
 
-def _wanted(job: Job, lake: Lake, how: Run) -> Wanted | None:
-    """Return the name under which a job is held: that of its checkpoint, which may be of a branch that is main now."""
+def _wanted(job: Job, lake: Lake, how: Run, held: Sequence[JobRecord]) -> Wanted | None:
+    """Return the name under which a job is held, wherever its checkpoint is: by the branch that it writes to.
+
+    A branch that is main now has the names of both. Who ran the job when another branch was main holds it by that one's name,
+    and has gone over to this main since.
+    """
     try:
-        main = lake.table(job.sink)
+        main = lake.table(job.sink).context.branch
     except NotFoundError:
         return None
     key = job.name if how.is_on_main else f"{job.name}@{how.branch}"
     sink = job.sink if how.is_on_main else f"{job.sink}$branch_{how.branch}"
-    if how.checkpoint is not None:
+    if not how.is_on_main and how.branch != main:
         return Wanted(key, job.name, sink)
-    with suppress(NotFoundError):  # the branch is still to be created
-        key = goes_on_at(job, lake, how).location.rpartition("/")[2]
-    is_of_main = how.is_on_main or how.branch == main.context.branch
-    # Who ran it on main when the branch became main holds it as that, and goes on with the same checkpoint.
-    return Wanted(key, job.name, sink, also=(job.name,) if is_of_main and key != job.name else ())
+    key = job.name if main is None else f"{job.name}@{main}"
+    sinks = (job.sink, f"{job.sink}$branch_{main}")
+    others = {one.key for one in held if one.job == job.name and one.sink in sinks}
+    return Wanted(key, job.name, sink, also=tuple(sorted({job.name, *others} - {key})))
 
 
 def has_spark() -> bool:
