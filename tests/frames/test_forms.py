@@ -262,3 +262,32 @@ def test_a_library_that_is_missing_is_named_with_its_extra(table, monkeypatch):
 
 def test_pandas_takes_a_scan(table):
     assert isinstance(table.scan().to_pandas(), pd.DataFrame)
+
+
+def test_a_pandas_frame_is_what_arrow_makes_of_the_rows(tmp_path):
+    """Some text is the same in many rows, some never, and equal text of a column shares one object."""
+    table = anabranch.connect(str(tmp_path)).create_table(
+        "db.t", "id BIGINT, often STRING, never STRING, bytes BYTES, day DATE, x DECIMAL(9, 2)"
+    )
+    for start in (0, 3_000):
+        numbers = range(start, start + 3_000)
+        table.append(
+            pa.table(
+                {
+                    "id": numbers,
+                    "often": [None if n % 7 == 0 else f"word {n % 5}" for n in numbers],
+                    "never": [None if n % 9 == 0 else f"text {n}" for n in numbers],
+                    "bytes": pa.array([b"%d" % n for n in numbers]),
+                    "day": [dt.date(2024, 1, 1 + n % 31) for n in numbers],
+                    "x": [Decimal(n).scaleb(-2) for n in numbers],
+                }
+            )
+        )
+    for columns in (None, ["never", "id"], ["often"], ["bytes", "never"]):
+        scan = table.scan(columns=columns)
+        pd.testing.assert_frame_equal(scan.to_pandas(), scan.to_arrow().to_pandas())
+    often = [value for value in table.scan().to_pandas()["often"].astype(object) if value is not None]
+    assert len({id(value) for value in often}) <= 10
+    pd.testing.assert_frame_equal(
+        table.scan("id < 0").to_pandas(), table.scan("id < 0").to_arrow().to_pandas()
+    )

@@ -14,7 +14,7 @@ from anabranch.expr.bound import ALWAYS, NEVER, BoundPredicate, columns
 from anabranch.expr.evaluate import filter_mask, to_arrow
 from anabranch.expr.prune import for_footers
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.types.arrow_types import to_arrow_schema, to_arrow_type
+from anabranch.format.types.arrow_types import no_rows, to_arrow_schema, to_arrow_type
 from anabranch.format.types.data_types import Field
 
 
@@ -72,7 +72,7 @@ class FilePlan:
         mask = filter_mask(self._predicate, tested)
         kept = mask.true_count
         if kept == 0:
-            return self._output.empty_table()
+            return no_rows(self._output)
         rows = tested
         if len(self._untested):
             untested = self._untested.apply(piece.read(self._untested.sources), path)

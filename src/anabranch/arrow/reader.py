@@ -25,7 +25,7 @@ from anabranch.arrow.pipeline import MAX_THREADS, available_cores
 from anabranch.errors import SchemaError, UnsupportedFeatureError, did_you_mean
 from anabranch.expr.bound import BoundPredicate
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.arrow_types import no_rows, to_arrow_schema
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.scan.split import Split, SplitFile
 from anabranch.storage.protocol import Storage
@@ -105,7 +105,7 @@ def read_table(
     tables = list(_Scan(context, output, predicate, limit, is_stream=False).tables(splits))
     if not output:
         return without_columns(sum(table.num_rows for table in tables))
-    return pa.concat_tables(tables) if tables else to_arrow_schema(output).empty_table()
+    return pa.concat_tables(tables) if tables else no_rows(to_arrow_schema(output))
 
 
 def _chosen(fields: Sequence[Field], columns: Sequence[str] | None) -> tuple[Field, ...]:

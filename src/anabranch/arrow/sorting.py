@@ -24,7 +24,7 @@ from anabranch.arrow.sort_key import KeyMaker, Keys, SortOrder
 from anabranch.arrow.spill import Spill, SpilledRows
 from anabranch.arrow.writer import WriteContext
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.types.arrow_types import to_arrow_schema
+from anabranch.format.types.arrow_types import no_rows, to_arrow_schema
 from anabranch.kernel.commit.commit_message import CompactionTask, Rewrite
 from anabranch.kernel.scan.split import Split
 from anabranch.options import WRITE_BUFFER_SIZE
@@ -81,7 +81,7 @@ def sample(
         first_row: number of the first row among all that are sorted, which decides on those that are chosen.
     """
     schema = to_arrow_schema([f for name in order.by for f in reading.fields if f.name == name])
-    parts = [_sample_of(schema.empty_table(), order)]
+    parts = [_sample_of(no_rows(schema), order)]
     for batch in read_batches([split], reading, columns=order.by):
         chosen = _scattered(first_row, batch.num_rows) < share
         first_row += batch.num_rows

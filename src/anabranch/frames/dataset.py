@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError, PredicateError, SchemaError, Unsupp
 from anabranch.expr.bind import bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import And, Column, Comparison, In, IsNull, Not, Or, Predicate
-from anabranch.format.types.arrow_types import fields_from_arrow
+from anabranch.format.types.arrow_types import fields_from_arrow, no_rows
 from anabranch.frames.expressions import parts_of
 from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import TakingPart, captured
@@ -184,7 +184,7 @@ class ScanScanner(ds.Scanner):  # type: ignore[misc]
     @property
     def projected_schema(self) -> pa.Schema:
         """Return the columns of the result."""
-        return self._formed(self._rows.arrow_schema.empty_table()).schema
+        return self._formed(no_rows(self._rows.arrow_schema)).schema
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a reader, to be consumed once."""

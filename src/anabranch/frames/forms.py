@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.errors import UnsupportedFeatureError
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+
+_SAMPLE_ROWS: Final = 1 << 16
 
 
 class Forms(ABC):
@@ -53,8 +56,7 @@ class Forms(ABC):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas frame. Raises `UnsupportedFeatureError` if pandas is not installed."""
-        needed("pandas", "a pandas frame")
-        return self._known(self.to_arrow().to_pandas())
+        return self._known(_to_pandas(self.to_arrow(), needed("pandas", "a pandas frame")))
 
     def to_polars(self) -> pl.DataFrame | pl.LazyFrame:
         """Return all rows as a Polars frame."""
@@ -76,6 +78,29 @@ class Forms(ABC):
     def _known(self, rows: T) -> T:
         """Remember, for lineage, what an object with these rows was read from, where that is known."""
         return rows
+
+
+def _to_pandas(rows: pa.Table, pandas: Any) -> pd.DataFrame:
+    """Convert to a pandas frame; equal values of a column share an object, unless hardly any are equal.
+
+    Looking for equal ones takes several times as long as making an object for each.
+    """
+    distinct = [name for name in rows.column_names if _is_distinct(rows.column(name))]
+    if not distinct:
+        return rows.to_pandas()
+    own = rows.select(distinct).to_pandas(deduplicate_objects=False)
+    shared = rows.drop_columns(distinct).to_pandas()
+    columns = {name: (own if name in own else shared)[name] for name in rows.column_names}
+    return pandas.DataFrame(columns, copy=False)
+
+
+def _is_distinct(column: pa.ChunkedArray) -> bool:
+    """Whether it is text or bytes of which, by the first rows, most are different."""
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
+        return False
+    sample = column.slice(0, _SAMPLE_ROWS)
+    distinct: int = pc.count_distinct(sample).as_py()
+    return 2 * distinct > len(sample)
 
 
 def needed(module: str, what: str, install: str | None = None) -> Any:

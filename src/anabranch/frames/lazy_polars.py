@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from anabranch.errors import PredicateError
 from anabranch.expr.nodes import Column, Comparison, In, IsNull, Literal, Not, Operator, Predicate, StartsWith
+from anabranch.format.types.arrow_types import no_rows
 from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import captured
 
@@ -37,7 +38,7 @@ def lazy_frame(rows: Narrowing) -> pl.LazyFrame:
     """Return the rows as a lazy Polars frame; nothing is read before it is collected."""
     from polars.io.plugins import register_io_source
 
-    empty = pl.from_arrow(rows.arrow_schema.empty_table())
+    empty = pl.from_arrow(no_rows(rows.arrow_schema))
     assert isinstance(empty, pl.DataFrame)
     # The name in plans came with Polars 2.
     named: dict[str, Any] = (
@@ -67,7 +68,7 @@ def _source(rows: Narrowing) -> Callable[..., Iterator[pl.DataFrame]]:
             is_empty = False
             yield _chosen(batch, predicate, columns)
         if is_empty:
-            yield _chosen(asked.arrow_schema.empty_table(), predicate, columns)
+            yield _chosen(no_rows(asked.arrow_schema), predicate, columns)
 
     return read
 

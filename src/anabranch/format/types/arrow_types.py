@@ -53,6 +53,12 @@ def to_arrow_schema(fields: Iterable[t.Field]) -> pa.Schema:
     return pa.schema([to_arrow_field(f) for f in fields])
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table with these columns and no row."""
+    # Not Schema.empty_table, which imports pandas where it is installed: that takes longer than planning a small table.
+    return pa.Table.from_batches([], schema)
+
+
 def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> t.DataType:
     """The column type that holds every value of an Arrow type. Fields of rows get the id -1.
 

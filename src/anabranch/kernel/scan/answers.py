@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from anabranch.expr.prune import split_conjuncts
 from anabranch.format.records.stats import has_bounds
-from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.arrow_types import no_rows, to_arrow_type
 from anabranch.format.types.data_types import CharType, DoubleType, Field, FloatType, VarCharType
 from anabranch.kernel.scan.pruning import Statistics, partition_values, statistics_of_files
 from anabranch.kernel.scan.request import ScanRequest
@@ -78,7 +78,7 @@ def answered(request: ScanRequest, asked: Sequence[Aggregate], by: Sequence[Fiel
             *((f"a{i}", _type(a)) for i, a in enumerate(asked)),
         ]
     )
-    whole = pa.concat_tables([empty.empty_table(), *(part.cast(empty) for part in parts)])
+    whole = pa.concat_tables([no_rows(empty), *(part.cast(empty) for part in parts)])
     keys = [f"b{i}" for i in range(len(by))]
     totals = [(f"a{i}", "sum" if a.what == "count" else a.what) for i, a in enumerate(asked)]
     found = whole.group_by(keys, use_threads=False).aggregate(totals)
