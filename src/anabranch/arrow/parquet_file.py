@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from anabranch.arrow.files import Range, check_rows, damaged, native_path, open_file
 from anabranch.arrow.parquet_footer import (
+    KEY,
     MAGIC,
     ColumnPlace,
     column_places,
@@ -74,6 +75,11 @@ class ParquetData:
         """Whether the file has a column of that name and exactly that type."""
         position = self.schema.get_field_index(name)
         return position >= 0 and bool(self.schema.field(position).type == data_type)
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether the footer has one; it holds then."""
+        return (self.metadata.metadata or {}).keys() >= {KEY}
 
     @lazy
     def leaves(self) -> dict[str, list[int]]:

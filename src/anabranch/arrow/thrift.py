@@ -26,7 +26,7 @@ STRUCT: Final = 12
 
 def decode_struct(data: bytes) -> Struct:
     """Decode the struct at the beginning of `data`. Raises `IndexError` or `ValueError` for anything else."""
-    return _read_struct(data, 0)[0]
+    return decode_struct_at(data, 0)[0]
 
 
 def encode_struct(value: Struct) -> bytes:
@@ -36,7 +36,8 @@ def encode_struct(value: Struct) -> bytes:
     return bytes(out)
 
 
-def _read_struct(data: bytes, at: int) -> tuple[Struct, int]:
+def decode_struct_at(data: bytes, at: int) -> tuple[Struct, int]:
+    """Decode the struct that begins there; return also where it ends. Raises as `decode_struct`."""
     fields: Struct = {}
     field_id = 0
     while True:
@@ -73,13 +74,15 @@ def _read_value(data: bytes, at: int, wire: int) -> tuple[Any, int]:
         size, at = _read_unsigned(data, at)
         return data[at : at + size], at + size
     if wire == STRUCT:
-        return _read_struct(data, at)
+        return decode_struct_at(data, at)
     if wire in {LIST, SET}:
         head = data[at]
         size, at = (head >> 4, at + 1) if head < 0xF0 else _read_unsigned(data, at + 1)
         items = []
         for _ in range(size):
-            item, at = _read_struct(data, at) if head & 0x0F == STRUCT else _read_value(data, at, head & 0x0F)
+            item, at = (
+                decode_struct_at(data, at) if head & 0x0F == STRUCT else _read_value(data, at, head & 0x0F)
+            )
             items.append(item)
         return (head & 0x0F, items), at
     if wire in {TRUE, FALSE, BYTE}:  # the first two only as items of a list

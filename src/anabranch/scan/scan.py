@@ -359,12 +359,20 @@ class Scan(Rows[Split], Shown):
         is read. What has no counterpart in our filters is filtered by Polars.
         """
         if not lazy:
-            frame = super().to_polars()
-            assert isinstance(frame, pl.DataFrame)
-            return frame
+            return self._known(self._frame())
         from anabranch.frames.lazy_polars import lazy_frame
 
         return lazy_frame(self)
+
+    def _frame(self) -> pl.DataFrame:
+        from anabranch.frames.polars_frame import read_frame
+
+        reader = self.reader
+        if isinstance(reader, Reader) and self.limit is None and not is_shown():
+            return read_frame(reader, self.splits)
+        frame = super().to_polars()
+        assert isinstance(frame, pl.DataFrame)
+        return frame
 
     def _for_duckdb(self) -> ScanDataset:
         from anabranch.frames.dataset import for_duckdb
