@@ -17,20 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.audit.measures import (
-    SAMPLE_SIZE,
-    Condition,
-    Duplicates,
-    Findings,
-    Found,
-    Measure,
-    MissingKeys,
-    NewestValue,
-    Offending,
-    RowCount,
-    Total,
-    sample_rows,
-)
+from anabranch.audit import measures as m
 from anabranch.audit.sides import Sides
 from anabranch.compare.row_counter import RowCounter
 from anabranch.expr.bind import bind, resolve
@@ -45,36 +32,38 @@ from anabranch.format.types.data_types import Field
 _EXACT = Context(prec=100)
 
 
-def measure(measures: Sequence[Measure], sides: Sides) -> dict[Measure, Found]:
+def measure(measures: Sequence[m.Measure], sides: Sides) -> dict[m.Measure, m.Found]:
     """Return the result of each measure. Raises what reading the table raises, `StorageError` if the disk is full."""
-    found: dict[Measure, Found] = {}
+    found: dict[m.Measure, m.Found] = {}
     for of_main in (False, True):
         of_side = [
-            m for m in dict.fromkeys(measures) if m.of_main is of_main and not isinstance(m, MissingKeys)
+            one
+            for one in dict.fromkeys(measures)
+            if one.of_main is of_main and not isinstance(one, m.MissingKeys)
         ]
         if of_side:
             found |= _one_pass(of_side, sides, of_main=of_main)
     for wanted in dict.fromkeys(measures):
-        if isinstance(wanted, MissingKeys):
+        if isinstance(wanted, m.MissingKeys):
             found[wanted] = _missing_keys(wanted, sides)
     return found
 
 
-def _one_pass(measures: Sequence[Measure], sides: Sides, *, of_main: bool) -> dict[Measure, Found]:
+def _one_pass(measures: Sequence[m.Measure], sides: Sides, *, of_main: bool) -> dict[m.Measure, m.Found]:
     fields = sides.fields_of_main if of_main else sides.fields
     plan = sides.scan(of_main=of_main).plan()
     with ExitStack() as open_gauges:
-        gauges = {m: open_gauges.enter_context(_gauge(m, fields, plan.row_count)) for m in measures}
+        gauges = {one: open_gauges.enter_context(_gauge(one, fields, plan.row_count)) for one in measures}
         ids = set().union(*(gauge.ids for gauge in gauges.values()))
         columns = [f.name for f in fields if f.id in ids]
-        if not columns and all(isinstance(m, RowCount) and m.where is None for m in measures):
+        if not columns and all(isinstance(one, m.RowCount) and one.where is None for one in measures):
             return dict.fromkeys(measures, plan.row_count)  # metadata gives the count
         columns = columns or [fields[0].name]  # constant conditions use no columns
         for batch in sides.scan(columns, of_main=of_main).to_batches():
             rows = _Rows(batch)
             for gauge in gauges.values():
                 gauge.see(rows)
-        return {m: gauge.found for m, gauge in gauges.items()}
+        return {one: gauge.found for one, gauge in gauges.items()}
 
 
 class _Rows:
@@ -101,7 +90,7 @@ class _Rows:
 class _Gauge(ABC):
     """Consumes all rows, batch by batch, and computes one measure."""
 
-    def __init__(self, wanted: Measure, fields: Sequence[Field]) -> None:
+    def __init__(self, wanted: m.Measure, fields: Sequence[Field]) -> None:
         self.fields = fields
         self.where = _bound(wanted.where, fields)
         self.ids = set() if self.where is None else ids_of(self.where)
@@ -120,7 +109,7 @@ class _Gauge(ABC):
 
     @property
     @abstractmethod
-    def found(self) -> Found:
+    def found(self) -> m.Found:
         """The result after all batches."""
 
     def column(self, name: str) -> BoundColumn:
@@ -142,7 +131,7 @@ class _RowCountGauge(_Gauge):
 
 
 class _OffendingGauge(_Gauge):
-    def __init__(self, wanted: Offending, fields: Sequence[Field]) -> None:
+    def __init__(self, wanted: m.Offending, fields: Sequence[Field]) -> None:
         super().__init__(wanted, fields)
         condition = _bound(wanted.condition, fields)
         assert condition is not None
@@ -157,17 +146,17 @@ class _OffendingGauge(_Gauge):
         if self.where is not None:
             is_wrong = pc.and_(is_wrong, rows.mask(self.where))
         self._count += is_wrong.true_count
-        if is_wrong.true_count and len(self._sample) < SAMPLE_SIZE:
+        if is_wrong.true_count and len(self._sample) < m.SAMPLE_SIZE:
             wrong = rows.batch.select(self._shown).filter(is_wrong)
-            self._sample += wrong.slice(0, SAMPLE_SIZE - len(self._sample)).to_pylist()
+            self._sample += wrong.slice(0, m.SAMPLE_SIZE - len(self._sample)).to_pylist()
 
     @property
-    def found(self) -> Findings:
-        return Findings(self._count, sample_rows(self._sample))
+    def found(self) -> m.Findings:
+        return m.Findings(self._count, m.sample_rows(self._sample))
 
 
 class _TotalGauge(_Gauge):
-    def __init__(self, wanted: Total, fields: Sequence[Field]) -> None:
+    def __init__(self, wanted: m.Total, fields: Sequence[Field]) -> None:
         super().__init__(wanted, fields)
         self._column = self.column(wanted.column)
         self._exact = Fraction(0)
@@ -192,7 +181,7 @@ class _TotalGauge(_Gauge):
 
 
 class _NewestGauge(_Gauge):
-    def __init__(self, wanted: NewestValue, fields: Sequence[Field]) -> None:
+    def __init__(self, wanted: m.NewestValue, fields: Sequence[Field]) -> None:
         super().__init__(wanted, fields)
         self._column = self.column(wanted.column)
         self._newest: int | None = None
@@ -209,7 +198,7 @@ class _NewestGauge(_Gauge):
 
 
 class _DuplicatesGauge(_Gauge):
-    def __init__(self, wanted: Duplicates, fields: Sequence[Field], row_count: int) -> None:
+    def __init__(self, wanted: m.Duplicates, fields: Sequence[Field], row_count: int) -> None:
         super().__init__(wanted, fields)
         self._keys = list(wanted.columns)
         keys = _fields(self._keys, fields)
@@ -223,24 +212,24 @@ class _DuplicatesGauge(_Gauge):
         self._counter.add(_key_rows(rows, self._keys, self.where), "left")
 
     @property
-    def found(self) -> Findings:
+    def found(self) -> m.Findings:
         count, sample = 0, list[Mapping[str, Any]]()
         for part in self._counter.counted():
             is_repeated = part.left > 1
             count += int((part.left[is_repeated] - 1).sum())
-            sample += part.rows.filter(pa.array(is_repeated)).slice(0, SAMPLE_SIZE).to_pylist()
-            del sample[SAMPLE_SIZE:]
-        return Findings(count, sample_rows(sample))
+            sample += part.rows.filter(pa.array(is_repeated)).slice(0, m.SAMPLE_SIZE).to_pylist()
+            del sample[m.SAMPLE_SIZE :]
+        return m.Findings(count, m.sample_rows(sample))
 
 
-def _missing_keys(wanted: MissingKeys, sides: Sides) -> Findings:
+def _missing_keys(wanted: m.MissingKeys, sides: Sides) -> m.Findings:
     fields = sides.fields_of_main
     where = _bound(wanted.where, fields)
     looked_at = set() if where is None else ids_of(where)
     keys = list(wanted.columns)
     main, branch = sides.key_scans(keys, [f.name for f in fields if f.id in looked_at])
     if not main.plan().splits:
-        return Findings(0)
+        return m.Findings(0)
     count, sample = 0, list[Mapping[str, Any]]()
     schema = to_arrow_schema(_fields(keys, fields))
     with RowCounter(schema, main.plan().row_count + branch.plan().row_count) as counter:
@@ -251,9 +240,9 @@ def _missing_keys(wanted: MissingKeys, sides: Sides) -> Findings:
         for part in counter.counted():
             is_missing = (part.left > 0) & (part.right == 0)
             count += int(is_missing.sum())
-            sample += part.rows.filter(pa.array(is_missing)).slice(0, SAMPLE_SIZE).to_pylist()
-            del sample[SAMPLE_SIZE:]
-    return Findings(count, sample_rows(sample))
+            sample += part.rows.filter(pa.array(is_missing)).slice(0, m.SAMPLE_SIZE).to_pylist()
+            del sample[m.SAMPLE_SIZE :]
+    return m.Findings(count, m.sample_rows(sample))
 
 
 def _key_rows(rows: _Rows, keys: Sequence[str], where: BoundPredicate | None) -> pa.RecordBatch:
@@ -266,23 +255,23 @@ def _key_rows(rows: _Rows, keys: Sequence[str], where: BoundPredicate | None) ->
     return chosen if kept is None else chosen.filter(kept)
 
 
-def _gauge(wanted: Measure, fields: Sequence[Field], row_count: int) -> _Gauge:
+def _gauge(wanted: m.Measure, fields: Sequence[Field], row_count: int) -> _Gauge:
     match wanted:
-        case RowCount():
+        case m.RowCount():
             return _RowCountGauge(wanted, fields)
-        case Offending():
+        case m.Offending():
             return _OffendingGauge(wanted, fields)
-        case Total():
+        case m.Total():
             return _TotalGauge(wanted, fields)
-        case NewestValue():
+        case m.NewestValue():
             return _NewestGauge(wanted, fields)
-        case Duplicates():
+        case m.Duplicates():
             return _DuplicatesGauge(wanted, fields, row_count)
         case _:
             raise AssertionError(wanted)
 
 
-def _bound(condition: Condition | None, fields: Sequence[Field]) -> BoundPredicate | None:
+def _bound(condition: m.Condition | None, fields: Sequence[Field]) -> BoundPredicate | None:
     if condition is None:
         return None
     return bind(parse(condition) if isinstance(condition, str) else condition, fields)

@@ -13,29 +13,8 @@ from enum import Enum
 from functools import partial
 
 from anabranch.errors import PredicateError, shortened
+from anabranch.expr import bound as b
 from anabranch.expr import nodes
-from anabranch.expr.bound import (
-    ALWAYS,
-    NEVER,
-    BoundColumn,
-    BoundConstant,
-    BoundPredicate,
-    Compare,
-    CompareColumns,
-    Computed,
-    LikeTest,
-    NaNTest,
-    NullTest,
-    OneOf,
-    Physical,
-    PrefixTest,
-    as_literal_value,
-    columns_of,
-    conjunction,
-    disjunction,
-    one_of,
-    replace_tests,
-)
 from anabranch.expr.coerce import Beyond, Spot, common_type, converts_exactly, place
 from anabranch.expr.functions import ComputedColumn, bind_call
 from anabranch.expr.like import Pattern, Wildcard, split_pattern
@@ -44,7 +23,7 @@ from anabranch.expr.values import Value, quote_name
 from anabranch.format.types.data_types import CharType, DataType, Field, RowType, VarCharType, is_atomic
 
 
-def bind(predicate: Predicate, fields: Sequence[Field]) -> BoundPredicate:
+def bind(predicate: Predicate, fields: Sequence[Field]) -> b.BoundPredicate:
     """The predicate over the columns of a schema.
 
     Raises:
@@ -54,7 +33,7 @@ def bind(predicate: Predicate, fields: Sequence[Field]) -> BoundPredicate:
     return _bind(predicate, fields, negated=False)
 
 
-def resolve(column: Column, fields: Sequence[Field]) -> BoundColumn:
+def resolve(column: Column, fields: Sequence[Field]) -> b.BoundColumn:
     """The field that a column names: by its exact name, else by its only name when case is ignored.
 
     Raises:
@@ -71,16 +50,16 @@ def resolve(column: Column, fields: Sequence[Field]) -> BoundColumn:
                 )
             fields = parent.fields
         path.append(_field_of(name, fields, column))
-    return BoundColumn(tuple(path))
+    return b.BoundColumn(tuple(path))
 
 
-def rebind(predicate: BoundPredicate, fields: Sequence[Field]) -> BoundPredicate:
+def rebind(predicate: b.BoundPredicate, fields: Sequence[Field]) -> b.BoundPredicate:
     """Rebind the predicate to rows that were written with other fields, matched by id.
 
     The result may keep more rows than the predicate, never fewer: a field that is missing is null in every
     row, and of a field whose old type does not convert to the new one exactly nothing is asked.
     """
-    return replace_tests(predicate, partial(_rebound, fields=fields))
+    return b.replace_tests(predicate, partial(_rebound, fields=fields))
 
 
 def _field_of(name: str, fields: Sequence[Field], column: Column) -> Field:
@@ -108,15 +87,15 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(quote_name, names))
 
 
-def _bind(predicate: Predicate, fields: Sequence[Field], *, negated: bool) -> BoundPredicate:
+def _bind(predicate: Predicate, fields: Sequence[Field], *, negated: bool) -> b.BoundPredicate:
     match predicate:
         case nodes.Constant(value=value):
-            return BoundConstant(value != negated)
+            return b.BoundConstant(value != negated)
         case nodes.Not(child=child):
             return _bind(child, fields, negated=not negated)
         case nodes.And(children=children) | nodes.Or(children=children):
             # De Morgan's laws hold in three-valued logic too.
-            join = conjunction if isinstance(predicate, nodes.And) != negated else disjunction
+            join = b.conjunction if isinstance(predicate, nodes.And) != negated else b.disjunction
             return join(_bind(child, fields, negated=negated) for child in children)
         case nodes.Comparison(op=op, left=left, right=right):
             return _comparison(_operand(left, fields), op, _operand(right, fields), negated=negated)
@@ -125,7 +104,7 @@ def _bind(predicate: Predicate, fields: Sequence[Field], *, negated: bool) -> Bo
                 _membership(_column(column, fields), [v.value for v in values], negated=negated)
             )
         case nodes.IsNull(column=column):
-            return _computing(NullTest(_column(column, fields), negated))
+            return _computing(b.NullTest(_column(column, fields), negated))
         case nodes.StartsWith(column=column, prefix=prefix):
             return _computing(_like(_text_column(column, fields), (prefix, Wildcard.MANY), negated=negated))
         case nodes.Like(column=column, pattern=pattern, escape=escape):
@@ -138,7 +117,7 @@ def _bind(predicate: Predicate, fields: Sequence[Field], *, negated: bool) -> Bo
     )
 
 
-def _operand(operand: nodes.Expression, fields: Sequence[Field]) -> BoundColumn | Literal:
+def _operand(operand: nodes.Expression, fields: Sequence[Field]) -> b.BoundColumn | Literal:
     """What is compared; a value where something is computed of values alone."""
     match operand:
         case Call():
@@ -149,7 +128,7 @@ def _operand(operand: nodes.Expression, fields: Sequence[Field]) -> BoundColumn 
             return operand
 
 
-def _column(operand: Column | Call, fields: Sequence[Field]) -> BoundColumn:
+def _column(operand: Column | Call, fields: Sequence[Field]) -> b.BoundColumn:
     found = _operand(operand, fields)
     if isinstance(found, Literal):
         raise PredicateError(f"{operand} is the same for all rows: {found}", hint="name a column")
@@ -157,43 +136,43 @@ def _column(operand: Column | Call, fields: Sequence[Field]) -> BoundColumn:
 
 
 def _comparison(
-    left: BoundColumn | Literal, op: Operator, right: BoundColumn | Literal, *, negated: bool
-) -> BoundPredicate:
+    left: b.BoundColumn | Literal, op: Operator, right: b.BoundColumn | Literal, *, negated: bool
+) -> b.BoundPredicate:
     match left, right:
-        case BoundColumn(), BoundColumn():
+        case b.BoundColumn(), b.BoundColumn():
             return _computing(_compare_columns(left, op, right, negated=negated))
-        case BoundColumn(), Literal(value=value):
+        case b.BoundColumn(), Literal(value=value):
             return _computing(_compare(left, op, value, negated=negated))
-        case Literal(value=value), BoundColumn():
+        case Literal(value=value), b.BoundColumn():
             return _computing(_compare(right, op.flipped, value, negated=negated))
     raise PredicateError(f"{left} {op} {right} compares two values and no column")
 
 
-def _computing(predicate: BoundPredicate) -> BoundPredicate:
+def _computing(predicate: b.BoundPredicate) -> b.BoundPredicate:
     """The predicate, with tests of computed columns told apart from those of the table's."""
-    return replace_tests(predicate, _told_apart)
+    return b.replace_tests(predicate, _told_apart)
 
 
-def _told_apart(test: BoundPredicate) -> BoundPredicate:
-    columns = columns_of(test)
+def _told_apart(test: b.BoundPredicate) -> b.BoundPredicate:
+    columns = b.columns_of(test)
     if not any(isinstance(column, ComputedColumn) for column in columns):
         return test
-    looked_at: dict[BoundColumn, None] = {}
+    looked_at: dict[b.BoundColumn, None] = {}
     for column in columns:
         found = column.call.columns if isinstance(column, ComputedColumn) else (column,)
         looked_at.update(dict.fromkeys(found))
-    return Computed(test, tuple(looked_at))
+    return b.Computed(test, tuple(looked_at))
 
 
-def _compare(column: BoundColumn, op: Operator, value: Value, *, negated: bool = False) -> BoundPredicate:
+def _compare(column: b.BoundColumn, op: Operator, value: Value, *, negated: bool = False) -> b.BoundPredicate:
     if op is Operator.SAME:
         if value is None:
-            return NullTest(column, negated)
+            return b.NullTest(column, negated)
         equal = _compare(column, Operator.NE if negated else Operator.EQ, value)
-        return disjunction([equal, NullTest(column)]) if negated else equal
+        return b.disjunction([equal, b.NullTest(column)]) if negated else equal
     if value is None:
         _check_comparable(column)
-        return NEVER
+        return b.NEVER
     if negated:
         op = op.negated
     match place(column, value):
@@ -204,43 +183,43 @@ def _compare(column: BoundColumn, op: Operator, value: Value, *, negated: bool =
             smaller = op in {Operator.LT, Operator.LE}
             larger = op in {Operator.GT, Operator.GE}
             holds = op is Operator.NE or (smaller if above else larger)
-            return NullTest(column, negated=True) if holds else NEVER
+            return b.NullTest(column, negated=True) if holds else b.NEVER
         case Spot(value=floor, exact=False):
             return _compare_between(column, op, floor)
         case Spot(value=exact):
-            return Compare(column, op, exact)
+            return b.Compare(column, op, exact)
     raise AssertionError(value)
 
 
-def _compare_between(column: BoundColumn, op: Operator, floor: Physical) -> BoundPredicate:
+def _compare_between(column: b.BoundColumn, op: Operator, floor: b.Physical) -> b.BoundPredicate:
     """Compare with a value that lies between `floor` and the next value that the column can hold."""
     match op:
         case Operator.EQ:
-            return NEVER
+            return b.NEVER
         case Operator.NE:
-            return NullTest(column, negated=True)
+            return b.NullTest(column, negated=True)
         case Operator.LT | Operator.LE:
-            return Compare(column, Operator.LE, floor)
+            return b.Compare(column, Operator.LE, floor)
         case _:
-            return Compare(column, Operator.GT, floor)
+            return b.Compare(column, Operator.GT, floor)
 
 
-def _compare_nan(column: BoundColumn, op: Operator) -> BoundPredicate:
+def _compare_nan(column: b.BoundColumn, op: Operator) -> b.BoundPredicate:
     """NaN equals itself and is greater than everything else."""
     match op:
         case Operator.EQ | Operator.GE:
-            return NaNTest(column)
+            return b.NaNTest(column)
         case Operator.NE | Operator.LT:
-            return NaNTest(column, negated=True)
+            return b.NaNTest(column, negated=True)
         case Operator.LE:
-            return NullTest(column, negated=True)
+            return b.NullTest(column, negated=True)
         case _:
-            return NEVER
+            return b.NEVER
 
 
 def _compare_columns(
-    left: BoundColumn, op: Operator, right: BoundColumn, *, negated: bool = False
-) -> BoundPredicate:
+    left: b.BoundColumn, op: Operator, right: b.BoundColumn, *, negated: bool = False
+) -> b.BoundPredicate:
     domain = common_type(left.type, right.type)
     if domain is None:
         raise PredicateError(
@@ -248,44 +227,44 @@ def _compare_columns(
             f"{right.type.spelling}"
         )
     if op is Operator.SAME:
-        compared = CompareColumns(left, Operator.NE if negated else Operator.EQ, right, domain)
-        left_null = conjunction([NullTest(left), NullTest(right, negated)])
-        right_null = conjunction([NullTest(left, negated), NullTest(right)])
-        return disjunction([compared, left_null, right_null])
+        compared = b.CompareColumns(left, Operator.NE if negated else Operator.EQ, right, domain)
+        left_null = b.conjunction([b.NullTest(left), b.NullTest(right, negated)])
+        right_null = b.conjunction([b.NullTest(left, negated), b.NullTest(right)])
+        return b.disjunction([compared, left_null, right_null])
     if negated:
         op = op.negated
     if op in {Operator.GT, Operator.GE}:
         left, op, right = right, op.flipped, left
-    return CompareColumns(left, op, right, domain)
+    return b.CompareColumns(left, op, right, domain)
 
 
-def _membership(column: BoundColumn, values: Sequence[Value], *, negated: bool) -> BoundPredicate:
+def _membership(column: b.BoundColumn, values: Sequence[Value], *, negated: bool) -> b.BoundPredicate:
     _check_comparable(column)
     places = [place(column, value) for value in values if value is not None]
     if negated and len(places) < len(values):
-        return NEVER
-    members = one_of(column, [p.value for p in places if isinstance(p, Spot) and p.exact], negated=negated)
+        return b.NEVER
+    members = b.one_of(column, [p.value for p in places if isinstance(p, Spot) and p.exact], negated=negated)
     if Beyond.NAN in places and column.is_floating:
-        nan = NaNTest(column, negated)
-        return conjunction([members, nan]) if negated else disjunction([members, nan])
+        nan = b.NaNTest(column, negated)
+        return b.conjunction([members, nan]) if negated else b.disjunction([members, nan])
     return members
 
 
-def _like(column: BoundColumn, pattern: Pattern, *, negated: bool) -> BoundPredicate:
+def _like(column: b.BoundColumn, pattern: Pattern, *, negated: bool) -> b.BoundPredicate:
     match pattern:
         case ():
-            return one_of(column, [""], negated=negated)
+            return b.one_of(column, [""], negated=negated)
         case (str() as text,):
-            return one_of(column, [text], negated=negated)
+            return b.one_of(column, [text], negated=negated)
         case (Wildcard.MANY,) | ("", Wildcard.MANY):
-            return NEVER if negated else NullTest(column, negated=True)
+            return b.NEVER if negated else b.NullTest(column, negated=True)
         case (str() as prefix, Wildcard.MANY):
-            return PrefixTest(column, prefix, negated)
+            return b.PrefixTest(column, prefix, negated)
         case _:
-            return LikeTest(column, pattern, negated)
+            return b.LikeTest(column, pattern, negated)
 
 
-def _text_column(column: Column | Call, fields: Sequence[Field]) -> BoundColumn:
+def _text_column(column: Column | Call, fields: Sequence[Field]) -> b.BoundColumn:
     resolved = _column(column, fields)
     if not isinstance(resolved.type, CharType | VarCharType):
         raise PredicateError(
@@ -294,7 +273,7 @@ def _text_column(column: Column | Call, fields: Sequence[Field]) -> BoundColumn:
     return resolved
 
 
-def _check_comparable(column: BoundColumn) -> None:
+def _check_comparable(column: b.BoundColumn) -> None:
     """Comparisons with NULL are never TRUE, but those that make no sense are errors all the same."""
     if not is_atomic(column.type):
         place(column, 0)
@@ -307,30 +286,30 @@ class _Fate(Enum):
     UNCLEAR = "of a type that does not convert exactly"
 
 
-def _rebound(test: BoundPredicate, fields: Sequence[Field]) -> BoundPredicate:
-    if isinstance(test, Computed):
-        return ALWAYS
-    older = [_older(column, fields) for column in columns_of(test)]
+def _rebound(test: b.BoundPredicate, fields: Sequence[Field]) -> b.BoundPredicate:
+    if isinstance(test, b.Computed):
+        return b.ALWAYS
+    older = [_older(column, fields) for column in b.columns_of(test)]
     if _Fate.UNCLEAR in older:
-        return ALWAYS
+        return b.ALWAYS
     if _Fate.MISSING in older:
-        return BoundConstant(isinstance(test, NullTest) and not test.negated)
+        return b.BoundConstant(isinstance(test, b.NullTest) and not test.negated)
     match test, older:
-        case CompareColumns(op=op), [BoundColumn() as left, BoundColumn() as right]:
+        case b.CompareColumns(op=op), [b.BoundColumn() as left, b.BoundColumn() as right]:
             comparable = common_type(left.type, right.type) is not None
-            return _compare_columns(left, op, right) if comparable else ALWAYS
-        case Compare(column=column, op=op, value=value), [BoundColumn() as old]:
-            return _compare(old, op, as_literal_value(value, column.type))
-        case OneOf(column=column, values=values, negated=negated), [BoundColumn() as old]:
-            return _membership(old, [as_literal_value(v, column.type) for v in values], negated=negated)
-        case NaNTest(negated=negated), [BoundColumn() as old] if not old.is_floating:
-            return NullTest(old, negated=True) if negated else NEVER
-        case ((NaNTest() | NullTest() | PrefixTest() | LikeTest()), [BoundColumn() as old]):
+            return _compare_columns(left, op, right) if comparable else b.ALWAYS
+        case b.Compare(column=column, op=op, value=value), [b.BoundColumn() as old]:
+            return _compare(old, op, b.as_literal_value(value, column.type))
+        case b.OneOf(column=column, values=values, negated=negated), [b.BoundColumn() as old]:
+            return _membership(old, [b.as_literal_value(v, column.type) for v in values], negated=negated)
+        case b.NaNTest(negated=negated), [b.BoundColumn() as old] if not old.is_floating:
+            return b.NullTest(old, negated=True) if negated else b.NEVER
+        case ((b.NaNTest() | b.NullTest() | b.PrefixTest() | b.LikeTest()), [b.BoundColumn() as old]):
             return replace(test, column=old)
     raise AssertionError(test)
 
 
-def _older(column: BoundColumn, fields: Sequence[Field]) -> BoundColumn | _Fate:
+def _older(column: b.BoundColumn, fields: Sequence[Field]) -> b.BoundColumn | _Fate:
     path: list[Field] = []
     for field in column.path:
         if path:
@@ -342,7 +321,7 @@ def _older(column: BoundColumn, fields: Sequence[Field]) -> BoundColumn | _Fate:
         if found is None:
             return _Fate.MISSING
         path.append(found)
-    return BoundColumn(tuple(path)) if _reads_alike(path[-1].type, column.type) else _Fate.UNCLEAR
+    return b.BoundColumn(tuple(path)) if _reads_alike(path[-1].type, column.type) else _Fate.UNCLEAR
 
 
 def _reads_alike(old: DataType, new: DataType) -> bool:

@@ -13,28 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.expr.bound import (
-    ALWAYS,
-    AllOf,
-    AnyOf,
-    ArrowScalar,
-    BoundColumn,
-    BoundConstant,
-    BoundPredicate,
-    Compare,
-    Computed,
-    LikeTest,
-    NaNTest,
-    NullTest,
-    OneOf,
-    Physical,
-    PrefixTest,
-    columns,
-    columns_of,
-    conjunction,
-    replace_tests,
-    tests,
-)
+from anabranch.expr import bound as b
 from anabranch.expr.nodes import Operator
 from anabranch.format.types.values import ArrowArray
 from anabranch.lazy import lazy
@@ -68,7 +47,7 @@ class ColumnStats(Protocol):
         ...
 
 
-def may_match(predicate: BoundPredicate, stats: ColumnStats) -> npt.NDArray[np.bool_]:
+def may_match(predicate: b.BoundPredicate, stats: ColumnStats) -> npt.NDArray[np.bool_]:
     """For each file whether it may hold a row for which the predicate is TRUE.
 
     False is a promise that it holds none; what is unknown never leads to it.
@@ -76,36 +55,36 @@ def may_match(predicate: BoundPredicate, stats: ColumnStats) -> npt.NDArray[np.b
     return _Pruner(stats).keep(predicate)
 
 
-def for_footers(predicate: BoundPredicate) -> BoundPredicate:
+def for_footers(predicate: b.BoundPredicate) -> b.BoundPredicate:
     """A predicate, perhaps weaker, for readers that skip row groups by the bounds in Parquet footers.
 
     It does not trust these bounds to cover NaN: some writers, Arrow's among them, leave it out. It says of
     prefixes what readers understand, that they lie in a range. Rows still have to be filtered by the
     predicate itself.
     """
-    return replace_tests(predicate, _for_footers)
+    return b.replace_tests(predicate, _for_footers)
 
 
 def split_conjuncts(
-    predicate: BoundPredicate, field_ids: Collection[int]
-) -> tuple[BoundPredicate | None, BoundPredicate | None]:
+    predicate: b.BoundPredicate, field_ids: Collection[int]
+) -> tuple[b.BoundPredicate | None, b.BoundPredicate | None]:
     """Take apart a predicate into one on the given top-level fields and the rest; both together are the predicate.
 
     The first is as strong as can be: of ``(p = 1 AND x > 5) OR (p = 2 AND x < 3)`` it is ``p IN (1, 2)``, while
     the rest is all of it. None stands for a part that asks nothing.
     """
     ids = set(field_ids)
-    conjuncts = predicate.children if isinstance(predicate, AllOf) else (predicate,)
-    first = conjunction(
-        replace_tests(part, lambda test: test if columns(test) <= ids else ALWAYS) for part in conjuncts
+    conjuncts = predicate.children if isinstance(predicate, b.AllOf) else (predicate,)
+    first = b.conjunction(
+        b.replace_tests(part, lambda test: test if b.columns(test) <= ids else b.ALWAYS) for part in conjuncts
     )
-    rest = conjunction(part for part in conjuncts if not columns(part) <= ids)
-    return (None if first == ALWAYS else first), (None if rest == ALWAYS else rest)
+    rest = b.conjunction(part for part in conjuncts if not b.columns(part) <= ids)
+    return (None if first == b.ALWAYS else first), (None if rest == b.ALWAYS else rest)
 
 
 def key_values(
-    predicate: BoundPredicate, field_ids: Sequence[int], *, limit: int = MAX_KEYS
-) -> list[tuple[ArrowScalar | None, ...]] | None:
+    predicate: b.BoundPredicate, field_ids: Sequence[int], *, limit: int = MAX_KEYS
+) -> list[tuple[b.ArrowScalar | None, ...]] | None:
     """Combinations of values that the given top-level fields have in every row for which the predicate is TRUE.
 
     Each is a tuple in the order of `field_ids`, None standing for null. A zero of a floating-point column comes as
@@ -126,33 +105,35 @@ def key_values(
     return list(itertools.product(*choices))
 
 
-def _for_footers(test: BoundPredicate) -> BoundPredicate:
+def _for_footers(test: b.BoundPredicate) -> b.BoundPredicate:
     match test:
-        case Computed():
-            return ALWAYS
-        case PrefixTest(column=column, prefix=prefix, negated=False):
-            return conjunction([*_range_of(column, prefix), test])
-        case LikeTest(column=column, pattern=(str() as prefix, *_), negated=False):
-            return conjunction([*_range_of(column, prefix), test])
-        case NullTest() | NaNTest(negated=True) | OneOf(negated=False):
+        case b.Computed():
+            return b.ALWAYS
+        case b.PrefixTest(column=column, prefix=prefix, negated=False):
+            return b.conjunction([*_range_of(column, prefix), test])
+        case b.LikeTest(column=column, pattern=(str() as prefix, *_), negated=False):
+            return b.conjunction([*_range_of(column, prefix), test])
+        case b.NullTest() | b.NaNTest(negated=True) | b.OneOf(negated=False):
             return test
-        case Compare(op=Operator.EQ | Operator.LT | Operator.LE):
+        case b.Compare(op=Operator.EQ | Operator.LT | Operator.LE):
             return test
     # What is left may be TRUE for NaN.
-    nan_too = any(column.is_floating for column in columns_of(test))
-    return conjunction(NullTest(column, negated=True) for column in columns_of(test)) if nan_too else test
+    nan_too = any(column.is_floating for column in b.columns_of(test))
+    return (
+        b.conjunction(b.NullTest(column, negated=True) for column in b.columns_of(test)) if nan_too else test
+    )
 
 
-def _range_of(column: BoundColumn, prefix: str) -> list[BoundPredicate]:
+def _range_of(column: b.BoundColumn, prefix: str) -> list[b.BoundPredicate]:
     """Return predicates for the range of texts with a prefix."""
-    tests: list[BoundPredicate] = [Compare(column, Operator.GE, prefix)]
+    bounds: list[b.BoundPredicate] = [b.Compare(column, Operator.GE, prefix)]
     stem = prefix.rstrip(chr(sys.maxunicode))
     if stem:
         last = ord(stem[-1]) + 1
         # Surrogates are not characters.
         end = stem[:-1] + chr(0xE000 if last == 0xD800 else last)
-        tests.append(Compare(column, Operator.LT, end))
-    return tests
+        bounds.append(b.Compare(column, Operator.LT, end))
+    return bounds
 
 
 _Mask = npt.NDArray[np.bool_]
@@ -169,32 +150,32 @@ class _Pruner:
         self._rows = stats.row_count
         self._known: dict[int, _Column] = {}
 
-    def keep(self, predicate: BoundPredicate) -> _Mask:
+    def keep(self, predicate: b.BoundPredicate) -> _Mask:
         match predicate:
-            case BoundConstant(value=value):
+            case b.BoundConstant(value=value):
                 return np.full(len(self._rows), value)
-            case AllOf(children=children):
+            case b.AllOf(children=children):
                 mask = self.keep(children[0])
                 for child in children[1:]:
                     mask &= self.keep(child)
                 return mask
-            case AnyOf(children=children):
+            case b.AnyOf(children=children):
                 mask = self.keep(children[0])
                 for child in children[1:]:
                     mask |= self.keep(child)
                 return mask
-            case Computed():
+            case b.Computed():
                 return np.full(len(self._rows), True)
-            case NullTest(column=column, negated=False):
+            case b.NullTest(column=column, negated=False):
                 return self._column(column).may_be_null()
             case _:
                 mask = np.full(len(self._rows), True)
-                for column in columns_of(predicate):
+                for column in b.columns_of(predicate):
                     mask &= self._column(column).may_be_valid()
                     mask &= self._column(column).may_satisfy(predicate)
                 return mask
 
-    def _column(self, column: BoundColumn) -> _Column:
+    def _column(self, column: b.BoundColumn) -> _Column:
         found = self._known.get(column.id)
         if found is None:
             found = self._known[column.id] = _Column(column, self._stats)
@@ -204,7 +185,7 @@ class _Pruner:
 class _Column:
     """Statistics of one column."""
 
-    def __init__(self, column: BoundColumn, stats: ColumnStats) -> None:
+    def __init__(self, column: b.BoundColumn, stats: ColumnStats) -> None:
         self._column = column
         self._stats = stats
 
@@ -216,7 +197,7 @@ class _Column:
     def may_be_valid(self) -> _Mask:
         return self._mask(None if self._nulls is None else pc.less(self._nulls, self._stats.row_count))
 
-    def may_satisfy(self, test: BoundPredicate) -> _Mask:
+    def may_satisfy(self, test: b.BoundPredicate) -> _Mask:
         """By the bounds alone."""
         if self._bounds is None:
             return self._mask(None)
@@ -241,7 +222,7 @@ class _Column:
         return np.array(result.fill_null(True))
 
 
-def _unbounded(low: ArrowArray, high: ArrowArray, column: BoundColumn) -> _Mask:
+def _unbounded(low: ArrowArray, high: ArrowArray, column: b.BoundColumn) -> _Mask:
     """Files of which a bound is missing, or NaN, which bounds nothing."""
     nan_too = column.is_floating
     missing = pc.or_(pc.is_null(low, nan_is_null=nan_too), pc.is_null(high, nan_is_null=nan_too))
@@ -249,33 +230,33 @@ def _unbounded(low: ArrowArray, high: ArrowArray, column: BoundColumn) -> _Mask:
     return mask
 
 
-def _within(test: BoundPredicate, low: ArrowArray, high: ArrowArray) -> ArrowArray | None:
+def _within(test: b.BoundPredicate, low: ArrowArray, high: ArrowArray) -> ArrowArray | None:
     """Whether a value between the bounds may satisfy the test; None where bounds do not tell."""
     match test:
-        case Compare(column=column, op=op, value=value):
+        case b.Compare(column=column, op=op, value=value):
             return _compare_within(op, column.scalar(value), low, high)
-        case OneOf(column=column, values=values, negated=False):
+        case b.OneOf(column=column, values=values, negated=False):
             return _any_within(column.array(values), low, high)
-        case OneOf(column=column, values=values):
+        case b.OneOf(column=column, values=values):
             # Only where all values of the file are the same one can all of them be in the set.
             all_in = pc.is_in(low, value_set=column.array(values))
             return pc.invert(pc.and_(pc.equal(low, high), all_in))
-        case NaNTest(negated=False):
+        case b.NaNTest(negated=False):
             return pa.repeat(pa.scalar(False), len(low))
-        case PrefixTest(prefix=prefix, negated=False):
+        case b.PrefixTest(prefix=prefix, negated=False):
             return _prefix_within(prefix, low, high)
-        case PrefixTest(prefix=prefix):
+        case b.PrefixTest(prefix=prefix):
             # What lies between two texts with the prefix has it too.
             return pc.invert(
                 pc.and_(pc.starts_with(low, pattern=prefix), pc.starts_with(high, pattern=prefix))
             )
-        case LikeTest(pattern=(str() as prefix, *_), negated=False):
+        case b.LikeTest(pattern=(str() as prefix, *_), negated=False):
             return _prefix_within(prefix, low, high)
         case _:
             return None
 
 
-def _compare_within(op: Operator, value: ArrowScalar, low: ArrowArray, high: ArrowArray) -> ArrowArray:
+def _compare_within(op: Operator, value: b.ArrowScalar, low: ArrowArray, high: ArrowArray) -> ArrowArray:
     match op:
         case Operator.EQ:
             return pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value))
@@ -318,35 +299,39 @@ def _count_below(values: ArrowArray, bounds: ArrowArray, *, equal: bool) -> npt.
     return together[: len(bounds)] - alone
 
 
-def _values(predicate: BoundPredicate, field_id: int) -> set[Physical | None] | None:
+def _values(predicate: b.BoundPredicate, field_id: int) -> set[b.Physical | None] | None:
     """The only values, None standing for null, that the field has where the predicate is TRUE; None if unknown."""
     match predicate:
-        case BoundConstant(value=False):
+        case b.BoundConstant(value=False):
             return set()
-        case AllOf(children=children):
+        case b.AllOf(children=children):
             known = [values for c in children if (values := _values(c, field_id)) is not None]
             return set.intersection(*known) if known else None
-        case AnyOf(children=children):
+        case b.AnyOf(children=children):
             each = [_values(c, field_id) for c in children]
             return None if None in each else set().union(*(values for values in each if values is not None))
-        case Compare(column=BoundColumn(path=(field,)), op=Operator.EQ, value=value) if field.id == field_id:
+        case b.Compare(column=b.BoundColumn(path=(field,)), op=Operator.EQ, value=value) if (
+            field.id == field_id
+        ):
             return {value}
-        case OneOf(column=BoundColumn(path=(field,)), values=values, negated=False) if field.id == field_id:
+        case b.OneOf(column=b.BoundColumn(path=(field,)), values=values, negated=False) if (
+            field.id == field_id
+        ):
             return set(values)
-        case NullTest(column=BoundColumn(path=(field,)), negated=False) if field.id == field_id:
+        case b.NullTest(column=b.BoundColumn(path=(field,)), negated=False) if field.id == field_id:
             return {None}
         case _:
             return None
 
 
 def _scalars(
-    predicate: BoundPredicate, field_id: int, values: set[Physical | None]
-) -> list[ArrowScalar | None]:
-    ordered: list[Physical] = sorted(v for v in values if v is not None)
-    nulls: list[ArrowScalar | None] = [None] if None in values else []
+    predicate: b.BoundPredicate, field_id: int, values: set[b.Physical | None]
+) -> list[b.ArrowScalar | None]:
+    ordered: list[b.Physical] = sorted(v for v in values if v is not None)
+    nulls: list[b.ArrowScalar | None] = [None] if None in values else []
     if not ordered:
         return nulls
-    column = next(c for test in tests(predicate) for c in columns_of(test) if c.id == field_id)
+    column = next(c for test in b.tests(predicate) for c in b.columns_of(test) if c.id == field_id)
     if column.is_floating and 0.0 in ordered:
         ordered = [*(v for v in ordered if v != 0.0), 0.0, -0.0]
     return [*column.array(ordered), *nulls]

@@ -7,20 +7,7 @@ from typing import Self
 import pyarrow as pa
 
 from anabranch.errors import SchemaError
-from anabranch.format.schema.change import (
-    AddColumn,
-    DropColumn,
-    MoveColumn,
-    RemoveOption,
-    RenameColumn,
-    SchemaChange,
-    SetColumnComment,
-    SetComment,
-    SetDefault,
-    SetNullable,
-    SetOption,
-    WidenColumn,
-)
+from anabranch.format.schema import change as c
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.arrow_types import from_arrow_type
 from anabranch.format.types.data_types import DataType
@@ -44,7 +31,7 @@ class Alter:
     """
 
     def __init__(
-        self, context: TableContext, begun_on: TableSchema | None, changes: tuple[SchemaChange, ...] = ()
+        self, context: TableContext, begun_on: TableSchema | None, changes: tuple[c.SchemaChange, ...] = ()
     ) -> None:
         self._context = context
         self._begun_on = begun_on
@@ -80,23 +67,23 @@ class Alter:
             default: as in `set_default`, for rows that are written from now on.
         """
         place = _place(first=first, after=after, before=before) or Last()
-        return self.with_change(AddColumn(name, _type(data_type), comment, place, _default_text(default)))
+        return self.with_change(c.AddColumn(name, _type(data_type), comment, place, _default_text(default)))
 
     def drop_column(self, name: Path) -> Self:
         """Remove a column; its values are not read any more, also if the name is used again."""
-        return self.with_change(DropColumn(name))
+        return self.with_change(c.DropColumn(name))
 
     def rename_column(self, name: Path, new_name: str) -> Self:
         """Give a column another name; its values stay. Options that name it follow."""
-        return self.with_change(RenameColumn(name, new_name))
+        return self.with_change(c.RenameColumn(name, new_name))
 
     def widen_column(self, name: Path, data_type: DataType | pa.DataType | str) -> Self:
         """Give a column a type that holds every value of the old one, such as INT to BIGINT."""
-        return self.with_change(WidenColumn(name, _type(data_type)))
+        return self.with_change(c.WidenColumn(name, _type(data_type)))
 
     def set_nullable(self, name: Path, nullable: bool = True) -> Self:
         """Allow nulls in a column. Forbidding them is refused: there may be some already."""
-        return self.with_change(SetNullable(name, nullable))
+        return self.with_change(c.SetNullable(name, nullable))
 
     def drop_not_null(self, name: Path) -> Self:
         """Allow nulls in a column."""
@@ -118,7 +105,7 @@ class Alter:
                 f"column '{name}' is to be moved, but nothing says where",
                 hint="give one of first, last, after and before.",
             )
-        return self.with_change(MoveColumn(name, place))
+        return self.with_change(c.MoveColumn(name, place))
 
     # Rules for rows
 
@@ -127,18 +114,18 @@ class Alter:
 
         Rows that are there stay as they are. Other engines of the format that know column defaults do the same.
         """
-        return self.with_change(SetDefault(name, _default_text(value)))
+        return self.with_change(c.SetDefault(name, _default_text(value)))
 
     def add_check(self, name: str, condition: str) -> Self:
         """Refuse new rows for which a filter condition is FALSE; replaces a check of the same name.
 
         Rows that are there are not looked at: ``t.scan(f"NOT ({condition})").count()`` says how many violate it.
         """
-        return self.with_change(SetOption(f"{CHECK_PREFIX}{name}", condition))
+        return self.with_change(c.SetOption(f"{CHECK_PREFIX}{name}", condition))
 
     def drop_check(self, name: str) -> Self:
         """Remove a check. Raises `SchemaError` if there is none of that name."""
-        given = [change.key for change in self._changes if isinstance(change, SetOption)]
+        given = [change.key for change in self._changes if isinstance(change, c.SetOption)]
         stored = [] if self._begun_on is None else [*self._begun_on.options]
         known = [key.removeprefix(CHECK_PREFIX) for key in (*stored, *given) if key.startswith(CHECK_PREFIX)]
         if name not in known:
@@ -146,21 +133,23 @@ class Alter:
                 f"'{self._context.title}' has no check '{name}'",
                 hint=f"checks there are: {', '.join(known)}." if known else "it has no checks.",
             )
-        return self.with_change(RemoveOption(f"{CHECK_PREFIX}{name}"))
+        return self.with_change(c.RemoveOption(f"{CHECK_PREFIX}{name}"))
 
     # Comments and options
 
     def set_comment(self, comment: str | None, *, column: Path | None = None) -> Self:
         """Set the comment of the table, or of a column; None removes it."""
-        return self.with_change(SetComment(comment) if column is None else SetColumnComment(column, comment))
+        return self.with_change(
+            c.SetComment(comment) if column is None else c.SetColumnComment(column, comment)
+        )
 
     def set_option(self, key: str, value: str) -> Self:
         """Set a table option. Those that files depend on are fixed once there is a snapshot."""
-        return self.with_change(SetOption(key, value))
+        return self.with_change(c.SetOption(key, value))
 
     def remove_option(self, key: str) -> Self:
         """Reset a table option to its default."""
-        return self.with_change(RemoveOption(key))
+        return self.with_change(c.RemoveOption(key))
 
     # Applying
 
@@ -189,7 +178,7 @@ class Alter:
         here = context.branch == self._context.branch
         return alter(context, self._changes, begun_on=self._begun_on if here else None)
 
-    def with_change(self, change: SchemaChange) -> Self:
+    def with_change(self, change: c.SchemaChange) -> Self:
         """Return these changes plus one more, given as a value."""
         return type(self)(self._context, self._begun_on, (*self._changes, change))
 

@@ -20,48 +20,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.errors import OptionError, SchemaError
-from anabranch.format.schema.change import (
-    AddColumn,
-    DropColumn,
-    MoveColumn,
-    RemoveOption,
-    RenameColumn,
-    SchemaChange,
-    SetColumnComment,
-    SetComment,
-    SetDefault,
-    SetNullable,
-    SetOption,
-    WidenColumn,
-)
+from anabranch.format.schema import change as c
 from anabranch.format.text.tokens import Tokens
 from anabranch.format.types.field_tree import After, Before, First, Last, Position
 from anabranch.format.types.grammar import parse_sql_type, read_comment, read_type
 
 
-def parse_change(kind: str, text: str) -> SchemaChange:
+def parse_change(kind: str, text: str) -> c.SchemaChange:
     """The change that a text of that kind means. Raises `SchemaError`, `OptionError`."""
     return _KINDS[kind](text)
 
 
-def _add(text: str) -> AddColumn:
+def _add(text: str) -> c.AddColumn:
     tokens = Tokens(text)
     path = _path(tokens)
     data_type = read_type(tokens)
     comment = read_comment(tokens)
     position = _position(tokens) or Last()
     tokens.expect_end("COMMENT, FIRST, LAST, AFTER, BEFORE or the end")
-    return AddColumn(path, data_type, comment, position)
+    return c.AddColumn(path, data_type, comment, position)
 
 
-def _move(text: str) -> MoveColumn:
+def _move(text: str) -> c.MoveColumn:
     tokens = Tokens(text)
     path = _path(tokens)
     position = _position(tokens)
     if position is None:
         tokens.fail(f"expected FIRST, LAST, AFTER or BEFORE, found {tokens.here.shown}")
     tokens.expect_end("the end")
-    return MoveColumn(path, position)
+    return c.MoveColumn(path, position)
 
 
 def _path(tokens: Tokens) -> tuple[str, ...]:
@@ -83,31 +70,31 @@ def _position(tokens: Tokens) -> Position | None:
     return None
 
 
-def _rename(text: str) -> RenameColumn:
+def _rename(text: str) -> c.RenameColumn:
     name, new_name = _sides(text, "old=new")
-    return RenameColumn(name, new_name)
+    return c.RenameColumn(name, new_name)
 
 
-def _widen(text: str) -> WidenColumn:
+def _widen(text: str) -> c.WidenColumn:
     name, data_type = _sides(text, "column=TYPE")
-    return WidenColumn(name, parse_sql_type(data_type))
+    return c.WidenColumn(name, parse_sql_type(data_type))
 
 
-def _describe(text: str) -> SetColumnComment:
+def _describe(text: str) -> c.SetColumnComment:
     name, comment = _sides(text, "column=text")
-    return SetColumnComment(name, comment or None)
+    return c.SetColumnComment(name, comment or None)
 
 
-def _default(text: str) -> SetDefault:
+def _default(text: str) -> c.SetDefault:
     name, equals, value = text.partition("=")
-    return SetDefault(name.strip(), value.strip() if equals else None)
+    return c.SetDefault(name.strip(), value.strip() if equals else None)
 
 
-def _set(text: str) -> SetOption:
+def _set(text: str) -> c.SetOption:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise OptionError(f"'{text}' sets no option", hint="write key=value.")
-    return SetOption(key.strip(), value.strip())
+    return c.SetOption(key.strip(), value.strip())
 
 
 def _sides(text: str, form: str) -> tuple[str, str]:
@@ -117,16 +104,16 @@ def _sides(text: str, form: str) -> tuple[str, str]:
     return left.strip(), right.strip()
 
 
-_KINDS: Mapping[str, Callable[[str], SchemaChange]] = {
+_KINDS: Mapping[str, Callable[[str], c.SchemaChange]] = {
     "add": _add,
-    "drop": lambda text: DropColumn(text.strip()),
+    "drop": lambda text: c.DropColumn(text.strip()),
     "rename": _rename,
     "widen": _widen,
-    "nullable": lambda text: SetNullable(text.strip()),
+    "nullable": lambda text: c.SetNullable(text.strip()),
     "move": _move,
-    "comment": lambda text: SetComment(text or None),
+    "comment": lambda text: c.SetComment(text or None),
     "column-comment": _describe,
     "default": _default,
     "set": _set,
-    "unset": lambda text: RemoveOption(text.strip()),
+    "unset": lambda text: c.RemoveOption(text.strip()),
 }

@@ -6,16 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import UnsupportedFeatureError
-from anabranch.format.schema.change import (
-    AddColumn,
-    DropColumn,
-    MoveColumn,
-    RenameColumn,
-    SchemaChange,
-    SetColumnComment,
-    SetNullable,
-    WidenColumn,
-)
+from anabranch.format.schema import change as c
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import DataType
 from anabranch.format.types.field_tree import After, First, Last, Position
@@ -157,7 +148,7 @@ def altered(alter: Alter, changes: Sequence[Any]) -> Alter:
     return alter
 
 
-def _changes(change: Any) -> list[SchemaChange]:
+def _changes(change: Any) -> list[c.SchemaChange]:
     match change.getClass().getSimpleName():
         case "SetProperty":
             return set_properties({change.property(): change.value()})
@@ -166,7 +157,7 @@ def _changes(change: Any) -> list[SchemaChange]:
     return [_column_change(change)]
 
 
-def _column_change(change: Any) -> SchemaChange:
+def _column_change(change: Any) -> c.SchemaChange:
     kind = change.getClass().getSimpleName()
     refused = _REFUSED.get(kind)
     if kind == "AddColumn" and change.defaultValue() is not None:
@@ -179,19 +170,19 @@ def _column_change(change: Any) -> SchemaChange:
     match kind:
         case "AddColumn":
             new = _type(change.dataType(), nullable=change.isNullable(), where=".".join(name))
-            return AddColumn(name, new, change.comment(), _position(change.position()) or Last())
+            return c.AddColumn(name, new, change.comment(), _position(change.position()) or Last())
         case "DeleteColumn":
-            return DropColumn(name)
+            return c.DropColumn(name)
         case "RenameColumn":
-            return RenameColumn(name, change.newName())
+            return c.RenameColumn(name, change.newName())
         case "UpdateColumnType":
-            return WidenColumn(name, _type(change.newDataType(), nullable=True, where=".".join(name)))
+            return c.WidenColumn(name, _type(change.newDataType(), nullable=True, where=".".join(name)))
         case "UpdateColumnNullability":
-            return SetNullable(name, change.nullable())
+            return c.SetNullable(name, change.nullable())
         case "UpdateColumnComment":
-            return SetColumnComment(name, change.newComment())
+            return c.SetColumnComment(name, change.newComment())
         case "UpdateColumnPosition":
-            return MoveColumn(name, _position(change.position()) or Last())
+            return c.MoveColumn(name, _position(change.position()) or Last())
     raise UnsupportedFeatureError(
         f"column '{'.'.join(name)}' cannot be changed by {change.toString()}", feature="table-change"
     )

@@ -6,17 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import CommitConflictError, UnsupportedFeatureError
-from anabranch.format.schema.change import (
-    AddColumn,
-    DropColumn,
-    MoveColumn,
-    RenameColumn,
-    SchemaChange,
-    SetColumnComment,
-    SetComment,
-    SetNullable,
-    SetOption,
-)
+from anabranch.format.schema import change as c
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
 from anabranch.format.types.field_tree import After, First, Position
@@ -97,7 +87,7 @@ class NewContent:
             )
 
 
-def replacing(old: TableSchema, new: TableDefinition) -> list[SchemaChange]:
+def replacing(old: TableSchema, new: TableDefinition) -> list[c.SchemaChange]:
     """Return the changes that turn a schema into that of the definition; options it does not name stay.
 
     Columns of the same name and type stay the same columns; others are dropped and made.
@@ -105,30 +95,32 @@ def replacing(old: TableSchema, new: TableDefinition) -> list[SchemaChange]:
     known = {f.name: f for f in old.fields}
     wanted = {f.name: f for f in new.fields}
     kept = {name for name, f in wanted.items() if name in known and _is_same_type(known[name], f)}
-    changes: list[SchemaChange] = []
+    changes: list[c.SchemaChange] = []
     # A column in the way steps aside until its successor is there, because a table always has a column.
     aside = [(name, f"{_REPLACED_PREFIX}{name}") for name in wanted if name in known and name not in kept]
-    changes += [RenameColumn((name,), away) for name, away in aside]
-    changes += [AddColumn((f.name,), f.type, f.description) for f in new.fields if f.name not in kept]
-    changes += [DropColumn((name,)) for name in known if name not in wanted]
-    changes += [DropColumn((away,)) for _, away in aside]
+    changes += [c.RenameColumn((name,), away) for name, away in aside]
+    changes += [c.AddColumn((f.name,), f.type, f.description) for f in new.fields if f.name not in kept]
+    changes += [c.DropColumn((name,)) for name in known if name not in wanted]
+    changes += [c.DropColumn((away,)) for _, away in aside]
     for name in (f.name for f in old.fields if f.name in kept):
         if wanted[name].type.nullable != known[name].type.nullable:
-            changes.append(SetNullable((name,), wanted[name].type.nullable))
+            changes.append(c.SetNullable((name,), wanted[name].type.nullable))
         if wanted[name].description != known[name].description:
-            changes.append(SetColumnComment((name,), wanted[name].description))
+            changes.append(c.SetColumnComment((name,), wanted[name].description))
     changes += _moves([f.name for f in old.fields if f.name in kept], [f.name for f in new.fields], kept)
-    changes += [SetOption(key, value) for key, value in new.options.items() if old.options.get(key) != value]
+    changes += [
+        c.SetOption(key, value) for key, value in new.options.items() if old.options.get(key) != value
+    ]
     if new.comment != old.comment:
-        changes.append(SetComment(new.comment))
+        changes.append(c.SetComment(new.comment))
     return changes
 
 
-def _moves(kept_order: list[str], wanted: list[str], kept: set[str]) -> list[SchemaChange]:
+def _moves(kept_order: list[str], wanted: list[str], kept: set[str]) -> list[c.SchemaChange]:
     if [*kept_order, *(name for name in wanted if name not in kept)] == wanted:
         return []
     places: list[Position] = [First(), *(After(name) for name in wanted)]
-    return [MoveColumn((name,), place) for name, place in zip(wanted, places, strict=False)]
+    return [c.MoveColumn((name,), place) for name, place in zip(wanted, places, strict=False)]
 
 
 def _is_same_type(old: Field, new: Field) -> bool:
@@ -154,7 +146,7 @@ def _refuse(what: str) -> None:
     )
 
 
-def _collected(alter: Alter, changes: list[SchemaChange]) -> Alter:
+def _collected(alter: Alter, changes: list[c.SchemaChange]) -> Alter:
     for change in changes:
         alter = alter.with_change(change)
     return alter

@@ -10,16 +10,7 @@ from typing import Any
 from anabranch.catalog import Identifier
 from anabranch.catalog.connectors import CONNECTOR
 from anabranch.errors import AlreadyExistsError, SqlError, UnsupportedFeatureError
-from anabranch.format.schema.change import (
-    AddColumn,
-    DropColumn,
-    MoveColumn,
-    RenameColumn,
-    SchemaChange,
-    SetColumnComment,
-    SetNullable,
-    WidenColumn,
-)
+from anabranch.format.schema import change as c
 from anabranch.format.schema.ddl import parse_column_list
 from anabranch.format.types.data_types import DataType, Field
 from anabranch.format.types.field_tree import After, First, Last, Position
@@ -189,7 +180,7 @@ TypeOf = Callable[[str], DataType]
 """Function from a type in Spark's SQL to the table type."""
 
 
-def changes(reader: WordReader, type_of: TypeOf) -> list[SchemaChange] | None:
+def changes(reader: WordReader, type_of: TypeOf) -> list[c.SchemaChange] | None:
     """Parse the changes after ALTER TABLE and the name; None if they are not of columns or properties.
 
     Raises `SqlError` for what is not understood, `UnsupportedFeatureError` for what tables do not have.
@@ -206,16 +197,16 @@ def changes(reader: WordReader, type_of: TypeOf) -> list[SchemaChange] | None:
     if reader.accept("RENAME", "COLUMN"):
         name = reader.name("a column")
         reader.expect("TO")
-        return [RenameColumn(name, reader.name("a new name")[-1])]
+        return [c.RenameColumn(name, reader.name("a new name")[-1])]
     if reader.accept_any("ALTER", "CHANGE"):
         reader.accept("COLUMN")
         return _changed(reader, type_of)
     return None
 
 
-def _added(reader: WordReader, type_of: TypeOf) -> list[SchemaChange]:
+def _added(reader: WordReader, type_of: TypeOf) -> list[c.SchemaChange]:
     parenthesised = reader.accept("(")
-    found: list[SchemaChange] = []
+    found: list[c.SchemaChange] = []
     while True:
         name = reader.name("a column")
         reader.accept(":")
@@ -227,7 +218,7 @@ def _added(reader: WordReader, type_of: TypeOf) -> list[SchemaChange]:
             )
         comment = reader.text("a text") if reader.accept("COMMENT") else None
         position = _position(reader)
-        found.append(AddColumn(name, type_of(spelled).with_nullable(nullable), comment, position or Last()))
+        found.append(c.AddColumn(name, type_of(spelled).with_nullable(nullable), comment, position or Last()))
         if not reader.accept(","):
             break
     if parenthesised:
@@ -235,7 +226,7 @@ def _added(reader: WordReader, type_of: TypeOf) -> list[SchemaChange]:
     return found
 
 
-def _dropped(reader: WordReader) -> list[SchemaChange]:
+def _dropped(reader: WordReader) -> list[c.SchemaChange]:
     if_exists = reader.accept("IF", "EXISTS")
     parenthesised = reader.accept("(")
     names = [reader.name("a column")]
@@ -243,33 +234,33 @@ def _dropped(reader: WordReader) -> list[SchemaChange]:
         names.append(reader.name("a column"))
     if parenthesised:
         reader.expect(")")
-    return [DropIfExists(name) if if_exists else DropColumn(name) for name in names]
+    return [DropIfExists(name) if if_exists else c.DropColumn(name) for name in names]
 
 
-class DropIfExists(DropColumn):
+class DropIfExists(c.DropColumn):
     """Drop of a column, if it exists."""
 
 
-def _changed(reader: WordReader, type_of: TypeOf) -> list[SchemaChange]:
+def _changed(reader: WordReader, type_of: TypeOf) -> list[c.SchemaChange]:
     name = reader.name("a column")
-    found: list[SchemaChange] = []
+    found: list[c.SchemaChange] = []
     while reader.here is not None:
         position = _position(reader)
         if position is not None:
-            found.append(MoveColumn(name, position))
+            found.append(c.MoveColumn(name, position))
         elif reader.accept("TYPE"):
             spelled = reader.until("COMMENT", "FIRST", "AFTER", "SET", "DROP")
-            found.append(WidenColumn(name, type_of(spelled)))
+            found.append(c.WidenColumn(name, type_of(spelled)))
         elif reader.accept("COMMENT"):
-            found.append(SetColumnComment(name, reader.text("a text")))
+            found.append(c.SetColumnComment(name, reader.text("a text")))
         elif reader.accept("DROP", "NOT", "NULL"):
-            found.append(SetNullable(name, True))
+            found.append(c.SetNullable(name, True))
         elif reader.accept("SET", "NOT", "NULL"):
-            found.append(SetNullable(name, False))
+            found.append(c.SetNullable(name, False))
         elif found or reader.name("a change of the column")[-1].lower() != name[-1].lower():
             reader.fail("TYPE, COMMENT, FIRST, AFTER, SET NOT NULL or DROP NOT NULL")
         else:  # CHANGE COLUMN a a BIGINT, as Hive writes it
-            found.append(WidenColumn(name, type_of(reader.until("COMMENT", "FIRST", "AFTER"))))
+            found.append(c.WidenColumn(name, type_of(reader.until("COMMENT", "FIRST", "AFTER"))))
     return found
 
 

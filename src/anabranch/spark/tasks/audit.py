@@ -13,21 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
 
-from anabranch.audit.measures import (
-    SAMPLE_SIZE,
-    Condition,
-    Duplicates,
-    Findings,
-    Found,
-    Measure,
-    MissingKeys,
-    NewestValue,
-    Offending,
-    RowCount,
-    SqlQuery,
-    Total,
-    sample_rows,
-)
+from anabranch.audit import measures as m
 from anabranch.errors import InvalidInputError
 from anabranch.expr.bind import bind, resolve
 from anabranch.expr.bound import BoundColumn
@@ -46,32 +32,32 @@ _WIDEST = "DECIMAL(38, 0)"
 _DAY = 86_400_000
 
 
-def measure(engine: TaskEngine, measures: Sequence[Measure], sides: Sides) -> dict[Measure, Found]:
+def measure(engine: TaskEngine, measures: Sequence[m.Measure], sides: Sides) -> dict[m.Measure, m.Found]:
     """Return the result of each measure.
 
     Raises:
         InvalidInputError: Spark does not understand a condition or query.
         JobFailedError: Spark did not bring a job to its end.
     """
-    found: dict[Measure, Found] = {}
+    found: dict[m.Measure, m.Found] = {}
     rows = {of_main: _Rows(engine, sides, of_main) for of_main in (False, True)}
     wanted = [*dict.fromkeys(measures)]
     for of_main, side in rows.items():
-        found |= side.numbers([m for m in wanted if m.of_main is of_main and isinstance(m, _NUMBERS)])
+        found |= side.numbers([one for one in wanted if one.of_main is of_main and isinstance(one, _NUMBERS)])
     for one in wanted:
         match one:
-            case Offending() if (count := _count(found[one])) > 0:
-                found[one] = Findings(count, rows[one.of_main].sample_of(one))
-            case Duplicates():
+            case m.Offending() if (count := _count(found[one])) > 0:
+                found[one] = m.Findings(count, rows[one.of_main].sample_of(one))
+            case m.Duplicates():
                 found[one] = rows[one.of_main].duplicates(one)
-            case MissingKeys():
+            case m.MissingKeys():
                 found[one] = _missing_keys(engine, sides, one)
-            case SqlQuery():
+            case m.SqlQuery():
                 found[one] = _query(engine, rows, one)
     return found
 
 
-_NUMBERS = (RowCount, Offending, Total, NewestValue)
+_NUMBERS = (m.RowCount, m.Offending, m.Total, m.NewestValue)
 
 
 @dataclass(frozen=True)
@@ -90,19 +76,19 @@ class _Rows:
     def fields(self) -> tuple[t.Field, ...]:
         return self.sides.fields_of_main if self.of_main else self.sides.fields
 
-    def numbers(self, measures: Sequence[Measure]) -> dict[Measure, Found]:
+    def numbers(self, measures: Sequence[m.Measure]) -> dict[m.Measure, m.Found]:
         """Compute all measures that fit into one job."""
         if not measures:
             return {}
-        columns = [self._number(m).alias(str(i)) for i, m in enumerate(measures)]
+        columns = [self._number(one).alias(str(i)) for i, one in enumerate(measures)]
         (row,) = self.engine.collect(self.frame.agg(*columns), name=self._name)
-        return {m: _number_of(m, row[i]) for i, m in enumerate(measures)}
+        return {one: _number_of(one, row[i]) for i, one in enumerate(measures)}
 
-    def sample_of(self, wanted: Offending) -> tuple[Mapping[str, Any], ...]:
+    def sample_of(self, wanted: m.Offending) -> tuple[Mapping[str, Any], ...]:
         wrong = self.frame.where(self._is_wrong(wanted)).select(*map(named, wanted.columns))
         return _sample(self.engine, wrong, self._name)
 
-    def duplicates(self, wanted: Duplicates) -> Findings:
+    def duplicates(self, wanted: m.Duplicates) -> m.Findings:
         keys = _keys_of(self._counting(wanted), wanted.columns)
         repeated = (
             keys.groupBy(*map(named, wanted.columns)).agg(fn.count("*").alias("\1n")).where(named("\1n") > 1)
@@ -111,20 +97,20 @@ class _Rows:
         (row,) = self.engine.collect(total, name=self._name)
         count = int(row.n or 0)
         shown = repeated.select(*map(named, wanted.columns))
-        return Findings(count, _sample(self.engine, shown, self._name) if count else ())
+        return m.Findings(count, _sample(self.engine, shown, self._name) if count else ())
 
-    def _number(self, wanted: Measure) -> Column:
+    def _number(self, wanted: m.Measure) -> Column:
         counts = fn.lit(True) if wanted.where is None else self._is_true(wanted.where)
         match wanted:
-            case Offending():
+            case m.Offending():
                 return fn.count_if(self._is_wrong(wanted))
-            case Total(column=name):
+            case m.Total(column=name):
                 bound = self._column(name)
                 values = column(bound)
                 if not isinstance(bound.type, t.DecimalType | t.FloatType | t.DoubleType):
                     values = values.cast(_WIDEST)  # the sum of integers could be too large for one
                 return fn.sum(fn.when(counts, values))
-            case NewestValue(column=name):
+            case m.NewestValue(column=name):
                 bound = self._column(name)
                 newest = fn.max(fn.when(counts, column(bound)))
                 if isinstance(bound.type, t.DateType):
@@ -138,14 +124,14 @@ class _Rows:
     def _column(self, name: str) -> BoundColumn:
         return resolve(col(name).column, self.fields)
 
-    def _is_wrong(self, wanted: Offending) -> Column:
+    def _is_wrong(self, wanted: m.Offending) -> Column:
         wrong = ~self._is_true(wanted.condition)
         return wrong if wanted.where is None else wrong & self._is_true(wanted.where)
 
-    def _counting(self, wanted: Measure) -> DataFrame:
+    def _counting(self, wanted: m.Measure) -> DataFrame:
         return self.frame if wanted.where is None else self.frame.where(self._is_true(wanted.where))
 
-    def _is_true(self, condition: Condition) -> Column:
+    def _is_true(self, condition: m.Condition) -> Column:
         return _is_true(condition, self.frame, self.fields)
 
     @property
@@ -153,13 +139,13 @@ class _Rows:
         return f"audit {self.sides.branch.context.title}"
 
 
-def _missing_keys(engine: TaskEngine, sides: Sides, wanted: MissingKeys) -> Findings:
+def _missing_keys(engine: TaskEngine, sides: Sides, wanted: m.MissingKeys) -> m.Findings:
     # Of Spark's SQL it is not known which columns it looks at, so main's rows come whole.
     fields = sides.fields_of_main
     besides = [f.name for f in fields] if wanted.where is not None else []
     gone, branch = sides.key_scans(wanted.columns, besides)
     if not gone.plan().splits:
-        return Findings(0)
+        return m.Findings(0)
     rows = gone.to_spark()
     if wanted.where is not None:
         rows = rows.where(_is_true(wanted.where, rows, fields))
@@ -167,10 +153,10 @@ def _missing_keys(engine: TaskEngine, sides: Sides, wanted: MissingKeys) -> Find
     missing = _keys_of(rows, wanted.columns).distinct().join(there, [*wanted.columns], "left_anti")
     name = f"audit {sides.branch.context.title}"
     (row,) = engine.collect(missing.agg(fn.count("*").alias("n")), name=name)
-    return Findings(int(row.n), _sample(engine, missing, name) if row.n else ())
+    return m.Findings(int(row.n), _sample(engine, missing, name) if row.n else ())
 
 
-def _query(engine: TaskEngine, rows: Mapping[bool, _Rows], wanted: SqlQuery) -> Findings:
+def _query(engine: TaskEngine, rows: Mapping[bool, _Rows], wanted: m.SqlQuery) -> m.Findings:
     tables = {"branch": False, "main": True}
     used: dict[str, Any] = {
         name: rows[of_main].frame for name, of_main in tables.items() if f"{{{name}}}" in wanted.sql
@@ -184,7 +170,7 @@ def _query(engine: TaskEngine, rows: Mapping[bool, _Rows], wanted: SqlQuery) -> 
         ) from error
     name = "audit by a query"
     (row,) = engine.collect(found.agg(fn.count("*").alias("n")), name=name)
-    return Findings(int(row.n), _sample(engine, found, name) if row.n else ())
+    return m.Findings(int(row.n), _sample(engine, found, name) if row.n else ())
 
 
 def _keys_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -195,7 +181,7 @@ def _keys_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     return keys
 
 
-def _is_true(condition: Condition, rows: DataFrame, fields: Sequence[t.Field]) -> Column:
+def _is_true(condition: m.Condition, rows: DataFrame, fields: Sequence[t.Field]) -> Column:
     """Return a condition's truth as a column that is never null."""
     if isinstance(condition, str):
         found = fn.expr(condition)
@@ -217,16 +203,16 @@ def _is_true(condition: Condition, rows: DataFrame, fields: Sequence[t.Field]) -
     return fn.coalesce(found, fn.lit(False))
 
 
-def _number_of(wanted: Measure, value: Any) -> Found:
+def _number_of(wanted: m.Measure, value: Any) -> m.Found:
     match wanted:
-        case Total():
+        case m.Total():
             return 0 if value is None else int(value) if _is_whole(value) else value
-        case NewestValue() if isinstance(value, str):
+        case m.NewestValue() if isinstance(value, str):
             return int(datetime.fromisoformat(value).replace(tzinfo=UTC).timestamp() * 1000)
-        case NewestValue():
+        case m.NewestValue():
             return None if value is None else int(value)
-        case Offending():
-            return Findings(int(value))
+        case m.Offending():
+            return m.Findings(int(value))
         case _:
             return int(value)
 
@@ -236,14 +222,14 @@ def _is_whole(value: Any) -> bool:
     return not isinstance(value, float) and value.as_tuple().exponent == 0
 
 
-def _count(found: Found) -> int:
-    assert isinstance(found, Findings)
+def _count(found: m.Found) -> int:
+    assert isinstance(found, m.Findings)
     return found.count
 
 
 def _sample(engine: TaskEngine, rows: DataFrame, name: str) -> tuple[Mapping[str, Any], ...]:
-    shown = engine.collect(rows.limit(SAMPLE_SIZE), name=name)
-    return sample_rows([row.asDict(recursive=True) for row in shown])
+    shown = engine.collect(rows.limit(m.SAMPLE_SIZE), name=name)
+    return m.sample_rows([row.asDict(recursive=True) for row in shown])
 
 
 def _first_line(error: Exception) -> str:
