@@ -40,20 +40,9 @@ def plan_correction(
     checkpoint: str | None = None,
     checkpoints: str | None = None,
 ) -> CascadePlan:
-    """Return what a correction of a table from a tag would do, table by table. Nothing is changed.
+    """Return what a correction of a table from a tag would do, table by table; nothing is changed. See `Lake.correct`.
 
-    Args:
-        lake: the warehouse.
-        table: the wrong table.
-        from_tag: a tag of it, up to which it is correct.
-        jobs: corrected, with their names in lineage; those that write the table, and those downstream.
-        name: of the branches; derived from table and tag if None. Another name begins the same correction anew.
-        checkpoint: folder of the checkpoint of the only job with a stream among its sources, if one was named for it.
-        checkpoints: folder with the jobs' checkpoints, if it is not that of the warehouse.
-
-    Raises:
-        NotFoundError: there is no such table or tag.
-        InvalidInputError: the tag is not in the history of main.
+    `jobs` are those that write the table, and those downstream, with their names in lineage.
     """
     places = Places(checkpoint, checkpoints)
     return work_of(lake, table, jobs, FromTag(from_tag, name), places=places).plan
@@ -72,25 +61,10 @@ def run_correction(
     stop: Stop | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> CascadeResult:
-    """Correct a table from a tag, and everything made from it, and publish all of it together.
+    """Correct a table from a tag, and everything made from it, and publish all of it together. See `Lake.correct`.
 
-    Args:
-        lake: the warehouse, with a Spark session for its jobs.
-        table: the wrong table.
-        from_tag: as for `plan_correction`.
-        jobs: likewise.
-        options: how.
-        name: as for `plan_correction`.
-        checks: file of checks that the corrected table must pass before anything is published.
-        runner: as for `run_cascade`.
-        stop: likewise.
-        tell: likewise.
-
-    Raises:
-        NotFoundError, InvalidInputError: as `plan_correction`.
-        CommitConflictError: an audit failed, the plan has changed meanwhile, or the mains cannot be replaced.
-            All mains are as they were.
-        JobTakenError: another process carries it out.
+    The lake needs a Spark session for its jobs, `jobs` are as for `plan_correction`, and `runner`, `stop` and `tell` as
+    for `run_cascade`. Raises `CommitConflictError` also if the plan has changed meanwhile.
     """
     options, stop = options or CascadeOptions(), stop or Stop()
 

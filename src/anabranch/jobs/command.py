@@ -107,15 +107,11 @@ def run(
     on_stop: Callable[[Stop], None] = lambda _: None,
     on_event: Callable[[RunEvent], None] = lambda _: None,
 ) -> tuple[JobStatus, ...]:
-    """Run jobs until all have ended, or SIGINT, SIGTERM or SIGHUP stops them; return how each ended.
+    """Run jobs until all have ended, or SIGINT, SIGTERM or SIGHUP stops them; return how each ended. See `run_jobs`.
 
     Args:
-        warehouse: path or URL.
-        how: branch, tag and checkpoint.
-        schedule: how long, and how often again.
-        spark: what runs them.
         take_over: end the jobs in other processes that run them, after the batch they are at.
-        on_status: told of all jobs, now and then.
+        tell: told what is waited for.
         on_stop: told once how the end can be asked for.
 
     Raises:

@@ -41,15 +41,9 @@ class DonePartition:
 
 
 def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[DonePartition, ...]:
-    """Store a `_SUCCESS` file in the folder of each partition that is chosen and has rows.
+    """Store a `_SUCCESS` file in the folder of each partition that is chosen and has rows. See `Table.mark_partition_done`.
 
-    Args:
-        context: main; the folders of partitions are those of all branches.
-        partitions: a condition on partition columns, values as a dict, or several of these.
-
-    Raises:
-        InvalidInputError: the table has no partitions, one that is named has no rows, or `context` is a branch that is not main.
-        StorageError: not all could be marked; doing it again marks the rest.
+    The folders of partitions are those of all branches, so `context` must be main.
     """
     schema = context.schemas.latest()
     assert schema is not None, "an open table has a schema"

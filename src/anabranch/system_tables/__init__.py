@@ -65,18 +65,11 @@ def system_table(name: str) -> SystemTable:
 
 
 def read_system_table(view: View, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return all rows of a system table.
+    """Return all rows of a system table. Raises as `Table.system`, and `SchemaError` for a column that it does not have.
 
     Args:
         view: the table, its branch, and the moment.
-        name: of the system table.
         columns: those to return, in that order; all if None. Some cost work that is saved by leaving them out.
-
-    Raises:
-        NotFoundError: there is no such system table.
-        SchemaError: it has no such column.
-        InvalidInputError: a moment is named, but the system table has only the current state.
-        CorruptTableError, UnsupportedFeatureError: the metadata cannot be read.
     """
     return _readable(view, name).read(view, columns)
 

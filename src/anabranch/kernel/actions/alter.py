@@ -33,25 +33,14 @@ _MOST_REQUESTS = 3
 def alter(
     context: TableContext, changes: Sequence[SchemaChange], *, begun_on: TableSchema | None = None
 ) -> TableSchema:
-    """Apply the changes to the newest schema, together or not at all.
+    """Apply the changes to the newest schema, together or not at all. See `Alter.apply`.
 
     If others changed the schema since `begun_on`, the changes are applied to theirs, if they still mean
     the same: a column that was dropped and added again is another one.
 
     Args:
-        context: the branch to change.
         changes: at least one; each sees the effect of those before it.
         begun_on: the schema that the changes were made for; None for the newest.
-
-    Returns:
-        the schema that holds the changes: a new version, or the newest if they change nothing.
-
-    Raises:
-        InvalidInputError: a change does not fit the schema it was made for, or an option cannot change.
-        CommitConflictError: others changed the schema so that a change no longer fits; lists their changes.
-        CommitOutcomeUnknownError: the store did not say whether the new version was stored.
-        NotFoundError: the table was dropped since it was opened, and perhaps created again.
-        UnsupportedFeatureError: the changes need a feature that this version does not implement.
     """
     for _ in range(_MOST_COLLISIONS):
         _check_there(context)

@@ -53,17 +53,12 @@ def create_branch(
 ) -> TableContext:
     """Create a branch from a tag of main, or finish an interrupted creation with the same name and tag.
 
+    See `Table.create_branch`.
+
     Args:
         main: the main branch; others are only created from its tags.
-        tag: a tag of main.
         moment: the moment to create the tag at, if the tag does not exist.
         retained: milliseconds after which `maintain` may delete the branch.
-
-    Raises:
-        InvalidNameError: the name is not allowed for a branch, or for a new tag.
-        InvalidInputError: `main` is not the main branch.
-        AlreadyExistsError: the branch exists, or the tag names another moment.
-        NotFoundError: main has no such tag, it was removed meanwhile, or the branch was deleted meanwhile.
     """
     check_branch_name(name)
     if main.branch is not None and main.main_generation is None:

@@ -147,7 +147,7 @@ def expire(
     without: Collection[str] = (),
     without_tags: Collection[str] = (),
 ) -> Expiry:
-    """Remove the snapshots of this branch that need not be kept, and what only they reached.
+    """Remove the snapshots of this branch that need not be kept, and what only they reached. See `Table.expire_snapshots`.
 
     A tag or savepoint does not keep a snapshot from expiring; it keeps its files. A consumer of the branch
     keeps the snapshots from the one it reads next.
@@ -157,10 +157,8 @@ def expire(
         without_tags: names of tags of the branch to ignore in a dry run. Otherwise they
             must be removed already.
 
-    Raises:
-        CorruptTableError: a remaining ref cannot be read in full, or a branch's newest snapshot was deleted by hand;
-            nothing was deleted.
-        UnsupportedFeatureError: the table uses something that must not be expired here; nothing was deleted.
+    Raises as the method, and:
+        CorruptTableError: also if a branch's newest snapshot was deleted by hand; nothing was deleted.
         CommitConflictError: history was rolled back meanwhile; nothing more was deleted.
     """
     schema = check_cleanable(context)

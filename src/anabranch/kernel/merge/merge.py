@@ -77,21 +77,16 @@ def merge_branch(
     audit: str | bool | None = None,
     origin: Origin | None = None,
 ) -> MergeResult:
-    """Merge a branch's changes since its last merge into main, as one new snapshot. No data file is read.
+    """Merge a branch's changes since its last merge into main, as one new snapshot. See `Table.merge_branch`.
 
     Args:
         wishes: what to do where both sides changed a partition.
-        dry_run: only plan it.
         overlap: finds events that both sides took from the same sources; None if that is not known.
         audit: which audit the branch must have passed in its current state: the name of its checks, or True for any.
         origin: provides the lineage of the snapshot's rows; None if not known.
 
-    Raises:
-        NotFoundError: there is no such branch.
-        InvalidInputError: `main` is not main, the branch is main, or another engine made it.
-        CommitConflictError: there are conflicts; ``conflicts`` lists all of them. Nothing was merged.
+    Raises as the method, and:
         CommitOutcomeUnknownError: it is not known whether an earlier merge was made, or this one.
-        CommitError: as for any commit.
     """
     if main.branch is not None and main.main_generation is None:
         raise InvalidInputError(

@@ -56,14 +56,11 @@ def preview(context: TableContext, version: str | int) -> tuple[Moment, Changed]
 
 
 def roll_back(context: TableContext, version: str | int) -> Snapshot:
-    """Make the live files those of an earlier moment, in one new snapshot of kind OVERWRITE.
+    """Make the live files those of an earlier moment, in one new snapshot of kind OVERWRITE. `version` is as `resolve` takes it.
 
     Everything committed since the target is undone; what is committed afterwards stays. If the live
     files are those of the target already, nothing is committed and the newest snapshot returned: so a killed
     rollback may be repeated.
-
-    Args:
-        version: as `resolve` takes it.
 
     Raises:
         NotFoundError: there is no such moment, or it was removed while it was rolled back to.
