@@ -12,6 +12,8 @@ from anabranch.lake import Lake
 from anabranch.runtime import SYSTEM
 from anabranch.storage.memory import MemoryStorage
 from tests.support.clock import DAY, HOUR, START, Clock
+from tests.support.faults import FaultyStorage
+from tests.support.faults import run as run_at
 
 TODAY = dt.datetime.fromtimestamp(START / 1000, dt.UTC)
 
@@ -126,6 +128,86 @@ def test_what_got_rows_meanwhile_is_spared(lake, clock, monkeypatch):
     assert [found.partition for found in done.partitions] == ["dt=a"]
     assert values(table) == ["b"]
     assert table.scan().count() == 2
+
+
+def marked(table):
+    """The partitions that are marked as done, each with the mark."""
+    storage = table.context.storage
+    found = (info.path for info in storage.list(recursive=True))
+    return {path.rpartition("/")[0]: storage.get(path) for path in found if path.endswith("_SUCCESS")}
+
+
+def disturbed(table, *between):
+    """The table as a process sees it to which other things come in between: each when, at what call, where, and what."""
+    faults = [run_at(when, call, lambda _, do=do: do(), where=where) for when, call, where, do in between]
+    storage = FaultyStorage(table.context.storage, faults)
+    return anabranch.Table(replace(table.context, storage=storage))
+
+
+def test_what_is_spared_keeps_its_mark(lake, clock):
+    table = table_of(lake, expiration_time="1 d", expiration_strategy="update-time")
+    table.append([{"id": 1, "dt": "a"}, {"id": 1, "dt": "b"}])
+    table.mark_partition_done("dt in ('a', 'b')")
+    before = marked(table)
+    clock.now += 2 * DAY
+    late = disturbed(
+        table, ("after", "delete_many", "*_SUCCESS", lambda: table.append([{"id": 2, "dt": "b"}]))
+    )
+    assert [found.partition for found in late.expire_partitions().partitions] == ["dt=a"]
+    assert (values(table), marked(table)) == (["b"], {"dt=b": before["dt=b"]})
+
+
+def test_marks_come_back_where_main_was_replaced_meanwhile(lake):
+    table = table_of(lake, expiration_time="1 d")
+    table.append([{"id": 1, "dt": "2020-01-01"}, {"id": 1, "dt": "2021-01-01"}])
+    table.mark_partition_done("dt < '2022-01-01'")
+    table.create_tag("good")
+    table.create_branch("fix", tag="good")
+    table.branch("fix").overwrite([], {"dt": "2021-01-01"})
+    late = disturbed(table, ("after", "delete_many", "*_SUCCESS", lambda: table.replace_main_branch("fix")))
+    with pytest.raises(anabranch.SealedBranchError):
+        late.expire_partitions()
+    assert (values(table), [*marked(table)]) == (["2020-01-01"], ["dt=2020-01-01"])
+
+
+def test_a_mark_does_not_come_back_without_its_rows(lake, clock):
+    """Of two who expire a partition at a time one is in the way of the other."""
+    table = table_of(lake, expiration_time="1 d", expiration_strategy="update-time")
+    table.append([{"id": 1, "dt": "2020-01-01"}])
+    table.mark_partition_done({"dt": "2020-01-01"})
+    clock.now += 2 * DAY
+    other = table.with_options({"partition.expiration-strategy": "values-time"})
+    late = disturbed(
+        table,
+        ("after", "delete_many", "*_SUCCESS", lambda: table.append([{"id": 2, "dt": "2020-01-01"}])),
+        ("before", "put_if_absent", "*_SUCCESS", other.expire_partitions),
+    )
+    late.expire_partitions()
+    assert (values(table), marked(table)) == ([], {})
+
+
+def test_a_mark_that_is_put_while_its_rows_go_is_removed(lake):
+    table = table_of(lake, expiration_time="1 d")
+    table.append([{"id": 1, "dt": "2020-01-01"}])
+    done = {"dt": "2020-01-01"}
+    late = disturbed(
+        table, ("before", "put_if_absent", "*/snapshot-*", lambda: table.mark_partition_done(done))
+    )
+    assert late.expire_partitions().partitions
+    assert (values(table), marked(table)) == ([], {})
+
+
+def test_a_mark_that_is_put_after_rows_came_anew_stays(lake):
+    table = table_of(lake, expiration_time="1 d")
+    table.append([{"id": 1, "dt": "2020-01-01"}, {"id": 2, "dt": "2021-01-01"}])
+
+    def complete_again():
+        table.append([{"id": 3, "dt": "2020-01-01"}])
+        table.mark_partition_done({"dt": "2020-01-01"})
+
+    late = disturbed(table, ("after", "put_if_absent", "*/snapshot-*", complete_again))
+    assert len(late.expire_partitions().partitions) == 2
+    assert (values(table), [*marked(table)]) == (["2020-01-01"], ["dt=2020-01-01"])
 
 
 def test_at_most_so_many_the_oldest_first(lake):

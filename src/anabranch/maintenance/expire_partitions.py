@@ -9,12 +9,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from anabranch.errors import CommitConflictError, InvalidInputError, OptionError
+from anabranch.errors import (
+    CommitConflictError,
+    CommitRetriesExhaustedError,
+    InvalidInputError,
+    OptionError,
+    SealedBranchError,
+    StorageError,
+)
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import CommitIdentity, Snapshot, SnapshotRef
@@ -29,7 +37,7 @@ from anabranch.kernel.log.seals import check_open
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.scan.partitions import keys_of_rows
 from anabranch.kernel.scan.pruning import partition_values
-from anabranch.maintenance.mark_done import unmark
+from anabranch.maintenance.mark_done import mark_again, unmark, unmark_again
 from anabranch.options import (
     PARTITION_EXPIRATION_MAX_NUM,
     PARTITION_EXPIRATION_STRATEGY,
@@ -112,13 +120,19 @@ def expire_partitions(
         request = CommitRequest(action, CommitIdentity.batch(context.runtime), said)
         check_open(context, head)  # a main that was replaced keeps its rows, and the marks are the new one's
         # Marks go first: rows without a mark are waited for, a mark is believed.
-        unmark(context, schema, due.partitions)
+        marks = unmark(context, schema, due.partitions)
         try:
-            return PartitionExpiry(due.expired, commit(context, request).snapshot, False, due.timeless)
-        except CommitConflictError as error:
-            if not due.by_files:
+            made = commit(context, request).snapshot
+        except (CommitConflictError, CommitRetriesExhaustedError, SealedBranchError) as error:
+            mark_again(context, marks)
+            if not due.by_files or not isinstance(error, CommitConflictError):
                 raise
             conflict = error
+            continue
+        if made is not None:
+            with suppress(StorageError):  # what was to be done is done
+                unmark_again(context, marks, made)
+        return PartitionExpiry(due.expired, made, False, due.timeless)
     raise conflict
 
 

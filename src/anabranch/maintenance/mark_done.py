@@ -7,12 +7,13 @@ nothing to readers of the table, and rows may come later all the same; marking a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from anabranch.errors import InvalidInputError, NotFoundError, UnreadableFileError
 from anabranch.expr.nodes import Predicate
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label, partition_path
 from anabranch.format.schema.table_schema import TableSchema
@@ -70,11 +71,41 @@ def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[
     return tuple(sorted(each(mark, rows, at=storage), key=lambda done: done.partition))
 
 
-def unmark(context: TableContext, schema: TableSchema, rows: Iterable[bytes]) -> None:
-    """Remove the marks of partitions that are about to leave main, so that rows which come later are not taken for complete."""
+def unmark(context: TableContext, schema: TableSchema, rows: Iterable[bytes]) -> dict[str, bytes | None]:
+    """Remove the marks of partitions that are about to leave main, so that rows which come later are not taken for complete.
+
+    Returns their paths, each with the content of the mark there was, for `mark_again` or `unmark_again`; none on a branch.
+    """
     if not _is_main(context):
+        return {}
+    storage, paths = context.storage, [_named(row, schema)[1] for row in rows]
+    marks = dict(zip(paths, each(lambda path: _content(storage, path), paths, at=storage), strict=True))
+    storage.delete_many(paths)
+    return marks
+
+
+def mark_again(context: TableContext, marks: Mapping[str, bytes | None]) -> None:
+    """Put marks back where the partitions did not leave main after all.
+
+    Another process may take them away at the same time. Whoever of the two is later sees what the other one did: this
+    looks for their rows once more afterwards, and the other calls `unmark_again` after its commit.
+    """
+    storage, was = context.storage, {path: data for path, data in marks.items() if data is not None}
+    if not was:
         return
-    context.storage.delete_many([_named(row, schema)[1] for row in rows])
+    back = _paths_of_live(context) & was.keys()
+    each(lambda path: storage.put_if_absent(path, was[path]), sorted(back), at=storage)
+    storage.delete_many(sorted(back - _paths_of_live(context)))
+
+
+def unmark_again(context: TableContext, paths: Collection[str], gone_with: Snapshot) -> None:
+    """Remove the marks that others put for partitions while the commit `gone_with` took these away."""
+    if not paths:
+        return
+    head, gone = context.snapshots.head(gone_with), {*paths}
+    if head is not None and head.stamp != gone_with.stamp:  # they may have new rows, and be complete again
+        gone -= _paths_of_live(context)
+    context.storage.delete_many(sorted(gone))
 
 
 def _chosen(context: TableContext, partitions: Partitions, schema: TableSchema) -> list[bytes]:
@@ -96,6 +127,15 @@ def _chosen(context: TableContext, partitions: Partitions, schema: TableSchema) 
             )
         found.update(dict.fromkeys(rows))
     return [*found]
+
+
+def _paths_of_live(context: TableContext) -> set[str]:
+    """Return where the marks of the partitions lie that main has rows of."""
+    main = main_of(context)
+    schema = main.schemas.latest()
+    assert schema is not None, "an open table has a schema"
+    rows = live_files(main, main.snapshots.head()).df["partition"].unique().to_list()
+    return {_named(row, schema)[1] for row in rows}
 
 
 def _is_main(context: TableContext) -> bool:
