@@ -22,7 +22,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.replacement.request import ExpectedMain
 from anabranch.kernel.replacement.result import GroupInfo, GroupResult, group_infos
 from anabranch.kernel.replacement.undo_group import group_to_undo, members_of, undo_group
-from anabranch.lineage.code_version import code_version
+from anabranch.lineage.code_version import git_commit
 from anabranch.lineage.recording import JobRun, running
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.schemas import to_columns
@@ -346,7 +346,7 @@ class Lake:
             InvalidInputError: another job is running here.
         """
         caller = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - there is no public way that is as cheap
-        return running(name, code=code or code_version(caller), runtime=self._runtime, mark=self._mark())
+        return running(name, code=code or git_commit(caller), runtime=self._runtime, mark=self._mark())
 
     def replace_group(
         self,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SchemaError
 from anabranch.format.rows.binary_row import encode_row
-from anabranch.format.rows.bucket import assign_buckets, bucket_of, hash_row, hash_rows
+from anabranch.format.rows.bucket import assign_buckets, hash_rows
 from anabranch.format.rows.encoded_rows import encode_rows
 from anabranch.format.types.data_types import (
     BigIntType,
@@ -65,6 +65,27 @@ KEYS: list[tuple[list[DataType], list[Any], int, int, int]] = [
 ]
 
 
+MASK = 0xFFFF_FFFF
+
+
+def hash_row(row: bytes) -> int:
+    """Murmur3 of a key row as it is defined, word by word: a signed number of 32 bits."""
+    state = 42
+    for at in range(0, len(row), 4):
+        word = int.from_bytes(row[at : at + 4], "little") * 0xCC9E2D51 & MASK
+        state ^= ((word << 15 | word >> 17) & MASK) * 0x1B873593 & MASK
+        state = ((state << 13 | state >> 19) & MASK) * 5 + 0xE6546B64 & MASK
+    state ^= len(row)
+    state = (state ^ state >> 16) * 0x85EBCA6B & MASK
+    state = (state ^ state >> 13) * 0xC2B2AE35 & MASK
+    state ^= state >> 16
+    return state - (state >> 31 << 32)
+
+
+def bucket_of(row_hash: int, bucket_count: int) -> int:
+    return abs(row_hash) % bucket_count
+
+
 @pytest.mark.parametrize(("types", "values", "expected", "of_3", "of_7"), KEYS)
 def test_keys_that_java_hashed(types: list[DataType], values: list[Any], expected: int, of_3: int, of_7: int):
     row = encode_row(types, values, reserve_nulls=True)
@@ -73,6 +94,7 @@ def test_keys_that_java_hashed(types: list[DataType], values: list[Any], expecte
     # Few rows and many rows take different ways through the code.
     for count in (1, 100):
         columns = [from_physical([value] * count, t) for t, value in zip(types, values, strict=True)]
+        assert hash_rows(encode_rows(columns, types)).tolist() == [expected] * count
         assert assign_buckets(columns, types, 3).tolist() == [of_3] * count
         assert assign_buckets(columns, types, 7).tolist() == [of_7] * count
 

@@ -20,7 +20,7 @@ from anabranch.jobs.checkpoint import (
     opened,
     set_aside,
 )
-from anabranch.jobs.code import code_version
+from anabranch.lineage.code_version import code_version
 from anabranch.spark.context.notices import remove_abandoned
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import open_storage

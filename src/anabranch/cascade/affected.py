@@ -98,7 +98,7 @@ def affected(
                 # From the next round on, everything made again counts as taken out.
                 found[table] = replace(one, bad=bad.setdefault(table, one.bad))
         following = union((*segments, *(s for one in found.values() for s in one.made_anew)))
-        if _covers(segments, following):
+        if not without(following, segments):
             break
         segments = following
     beside = tuple(_beside(store, contents, trace, mains, root))
@@ -187,10 +187,6 @@ class _Content:
                     if one.restores and segment.first <= one.snapshot <= segment.last:
                         found.add(one.snapshot, one.snapshot)
         return found
-
-
-def _covers(segments: Segments, following: Segments) -> bool:
-    return not without(following, segments)
 
 
 def _table_of(store: CommitStore, branch: str) -> str:

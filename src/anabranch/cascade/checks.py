@@ -19,7 +19,6 @@ from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.shell import command_line
 from anabranch.jobs.checkpoint import JobCheckpoint
-from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.held import newest_committed
@@ -28,6 +27,7 @@ from anabranch.kernel.log.main_branch import main_by_uuid, main_of
 from anabranch.kernel.provenance.classify import MarksReader
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS
 from anabranch.kernel.scan.partitions import partition_text
+from anabranch.lineage.code_version import code_version
 from anabranch.lineage.model import LineageEntry, TableInput, entry_or_none, lineage_of
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
-from anabranch.jobs.code import code_version
 from anabranch.jobs.deployment import StartChanges, changes, deployed, deployment_of, renew_hint
 from anabranch.jobs.frames import SourceReading, made_by
 from anabranch.jobs.job import Job
 from anabranch.jobs.prepare import Run, goes_on_at, sink_of
 from anabranch.jobs.starts import resumed
 from anabranch.lake import Lake, connect
+from anabranch.lineage.code_version import code_version
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError, NotFoundError, SealedBranchError
 from anabranch.jobs.checkpoint import JobCheckpoint, set_aside
-from anabranch.jobs.code import code_version
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.deployment import deploy, deployment_of
 from anabranch.jobs.frames import Made, SourceReading, made_by, made_in, next_run, start_query, write_batch
@@ -27,6 +26,7 @@ from anabranch.jobs.state.operators import operators_of
 from anabranch.jobs.state.settle import settle
 from anabranch.jobs.task import RunningTask
 from anabranch.jobs.trigger import Schedule
+from anabranch.lineage.code_version import code_version
 from anabranch.runtime import Runtime
 from anabranch.spark.deploy.executors import check_shared
 from anabranch.storage.open import local_folder

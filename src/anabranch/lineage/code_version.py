@@ -1,4 +1,4 @@
-"""The version of a job's code: the commit checked out in a git work tree, read from its files.
+"""The version of a job's code: the commit checked out in a git work tree, read from its files, and a hash of its file.
 
 Git is never run, because this happens while a job works; a few small files are read once per folder. Uncommitted
 changes do not show.
@@ -6,17 +6,20 @@ changes do not show.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from functools import lru_cache
 from pathlib import Path
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SHORT = 12
+"""Digits of a hash that are told."""
 _DEEPEST = 5
 """Most references followed from one to the next."""
 
 
-def code_version(file: str | None = None) -> str | None:
+def git_commit(file: str | None = None) -> str | None:
     """Return the commit checked out in a file's work tree; None outside of one, or for a layout of git not understood.
 
     Args:
@@ -29,6 +32,18 @@ def code_version(file: str | None = None) -> str | None:
         return _commit_of(Path(path).resolve().parent)
     except (OSError, ValueError):
         return None
+
+
+def code_version(file: Path) -> str | None:
+    """Return ``<commit>+sha256:<hash>``: the commit of the work tree, and the file's content, changed since or not.
+
+    Only the hash outside of a work tree; None for a job without a file, such as one of a notebook.
+    """
+    if not file.is_file():
+        return None
+    digest = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()[:_SHORT]}"
+    commit = git_commit(str(file))
+    return digest if commit is None else f"{commit}+{digest}"
 
 
 @lru_cache(maxsize=64)

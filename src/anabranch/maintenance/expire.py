@@ -62,9 +62,7 @@ def expire_snapshots(
     return _expire(context, retention, engine, gone, dry_run=dry_run)
 
 
-def expire_after_commit(
-    context: TableContext, options: Mapping[str, str], *, engine: Engine | None = None
-) -> Expiry | None:
+def expire_after_commit(context: TableContext, options: Mapping[str, str]) -> Expiry | None:
     """Expire after a job's commits: nothing if `write-only`, and cheap while nothing is due.
 
     At most `snapshot.expire.limit` snapshots are removed at once, and none until one in twenty of all is due.
@@ -86,7 +84,7 @@ def expire_after_commit(
     if not is_worth_it:
         return Expiry(consumers=gone) if gone else None
     check_cleanable(context)
-    return _expire(context, replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options)), engine, gone)
+    return _expire(context, replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options)), None, gone)
 
 
 def expire_now_and_then(context: TableContext, options: Mapping[str, str], committed: Snapshot) -> None:

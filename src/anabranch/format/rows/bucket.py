@@ -33,18 +33,8 @@ def assign_buckets(
     return (np.abs(hashes.astype(np.int64)) % bucket_count).astype(np.int32)
 
 
-def bucket_of(row_hash: int, bucket_count: int) -> int:
-    """The bucket of a key row with that hash."""
-    return abs(row_hash) % bucket_count
-
-
-def hash_row(row: bytes) -> int:
-    """Murmur3 of a key row, a signed number of 32 bits."""
-    return _finish(_mix(_SEED, row), len(row))
-
-
 def hash_rows(rows: EncodedRows) -> npt.NDArray[np.int32]:
-    """`hash_row` of many rows."""
+    """Murmur3 of key rows, signed numbers of 32 bits."""
     begins, sizes = rows.starts[:-1], np.diff(rows.starts)
     hashes = np.full(len(rows), _SEED, np.uint32)
     # One word of all rows after the other; rows drop out as they end.
@@ -71,14 +61,6 @@ def _mix(state: int, data: bytes) -> int:
         state ^= ((word << 15 | word >> 17) & _MASK) * _SECOND_FACTOR & _MASK
         state = ((state << 13 | state >> 19) & _MASK) * _STEP_FACTOR + _STEP & _MASK
     return state
-
-
-def _finish(state: int, size: int) -> int:
-    state ^= size
-    state = (state ^ state >> 16) * _LAST_FACTORS[0] & _MASK
-    state = (state ^ state >> 13) * _LAST_FACTORS[1] & _MASK
-    state ^= state >> 16
-    return state - (state >> 31 << 32)
 
 
 _Halves = npt.NDArray[np.uint32]

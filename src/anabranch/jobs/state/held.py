@@ -94,7 +94,11 @@ def _held(folder: Storage, batch: int, has_state: bool) -> HeldState | str:
         paths += chain
     if has_state and not versions:
         return "the checkpoint holds no state"
-    paths += [info.path for info in folder.list("sources", recursive=True) if not _is_hidden(info.path)]
+    paths += [
+        info.path
+        for info in folder.list("sources", recursive=True)
+        if not info.path.rpartition("/")[2].startswith(".")
+    ]
     return HeldState(folder, batch, (*paths, f"commits/{batch}"))
 
 
@@ -118,10 +122,6 @@ def _batches(folder: Storage, log: str) -> Iterator[int]:
         name = info.path.rpartition("/")[2]
         if name.isascii() and name.isdigit():
             yield int(name)
-
-
-def _is_hidden(path: str) -> bool:
-    return path.rpartition("/")[2].startswith(".")
 
 
 def _text(folder: Storage, path: str) -> str | None:

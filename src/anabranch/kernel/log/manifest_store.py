@@ -137,7 +137,7 @@ class ManifestStore:
         return EntryFrame(pl.concat([frames[meta.file_name].df for meta in metas], rechunk=False))
 
     def deltas(
-        self, snapshots: Sequence[Snapshot], *, only: tuple[str, ...] | None = None, keep: bool = True
+        self, snapshots: Sequence[Snapshot], *, only: tuple[str, ...] | None = None
     ) -> Iterator[EntryFrame]:
         """Yield the delta entries of each snapshot, in order.
 
@@ -145,11 +145,11 @@ class ManifestStore:
 
         Raises `CorruptTableError` at the snapshot whose delta cannot be read.
         """
-        lists = self.read_lists([snapshot.delta_manifest_list for snapshot in snapshots], keep=keep)
+        lists = self.read_lists([snapshot.delta_manifest_list for snapshot in snapshots])
         for part in _parted(lists, _DELTAS_AT_ONCE_FAR if self._storage.is_far else _LISTS_AT_ONCE):
             readable = [[] if isinstance(metas, CorruptTableError) else metas for metas in part]
             try:
-                together = self.entries([meta for metas in readable for meta in metas], only=only, keep=keep)
+                together = self.entries([meta for metas in readable for meta in metas], only=only)
             except CorruptTableError:
                 together = None  # one of them is damaged: read each by itself
             first = 0
@@ -157,11 +157,7 @@ class ManifestStore:
                 if isinstance(metas, CorruptTableError):
                     raise metas
                 count = sum(meta.num_entries for meta in metas)
-                yield (
-                    self.entries(metas, only=only, keep=keep)
-                    if together is None
-                    else together.slice(first, count)
-                )
+                yield (self.entries(metas, only=only) if together is None else together.slice(first, count))
                 first += count
 
     def _decoded_together(

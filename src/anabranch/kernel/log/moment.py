@@ -58,9 +58,9 @@ def of_snapshot(snapshot: Snapshot, asked: str | None = None) -> Moment:
     return Moment(snapshot, "snapshot", name, asked or name)
 
 
-def of_tag(tag: Tag, asked: str | None = None) -> Moment:
+def of_tag(tag: Tag) -> Moment:
     """Return the moment that a tag names; its snapshot's own file may have expired."""
-    return Moment(tag.snapshot, "tag", tag.name, asked or tag.name)
+    return Moment(tag.snapshot, "tag", tag.name, tag.name)
 
 
 def of_savepoint(context: TableContext, savepoint: Savepoint, asked: str | None = None) -> Moment:

@@ -298,7 +298,7 @@ class _Merging:
         if is_marker(made):
             return None
         planner.keep_notes(record.number)
-        changes = _schema_changes(self.main, before, made)
+        changes = tuple(changes_between(before, self.main.schemas.get(made.schema_id)))
         return MergeResult(
             self.name, made, record.number, merged_partitions(self.main, made), schema_changes=changes
         )
@@ -348,7 +348,3 @@ def _newest_schema(context: TableContext) -> TableSchema:
     if schema is None:
         raise NotFoundError(f"'{context.title}' does not exist: there is no schema")
     return schema
-
-
-def _schema_changes(main: TableContext, before: TableSchema, made: Snapshot) -> tuple[str, ...]:
-    return tuple(changes_between(before, main.schemas.get(made.schema_id)))

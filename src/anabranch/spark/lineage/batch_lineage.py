@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from anabranch.errors import AnabranchError
-from anabranch.lineage.code_version import code_version
+from anabranch.lineage.code_version import git_commit
 from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, LineageEntry
@@ -179,7 +179,7 @@ def producer(spark: SparkSession, options: Mapping[str, str], run: JobRun | None
     if run is not None:
         return WriteProducer(run.name, run.run, CODE_VERSION.of(options) or run.code, engine)
     name = JOB.of(options) or spark.conf.get(JOB.key, None)
-    code = CODE_VERSION.of(options) or spark.conf.get(CODE_VERSION.key, None) or code_version()
+    code = CODE_VERSION.of(options) or spark.conf.get(CODE_VERSION.key, None) or git_commit()
     return WriteProducer(str(name or spark.conf.get("spark.app.name", "spark")), application, code, engine)
 
 

@@ -152,16 +152,14 @@ def common_folder(paths: Sequence[str]) -> str | None:
     parts = [urlsplit(path) for path in paths]
     if not parts or len({(part.scheme, part.netloc) for part in parts}) > 1:
         return None
-    folders = [[*takewhile(_is_no_partition, unquote(part.path).split("/")[:-1])] for part in parts]
+    folders = [
+        [*takewhile(lambda folder: "=" not in folder, unquote(part.path).split("/")[:-1])] for part in parts
+    ]
     shared = [
         level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
     ]
     place = f"//{parts[0].netloc}" if parts[0].netloc else ""
     return f"{parts[0].scheme}:{place}{'/'.join(shared)}" if len(shared) > 1 else None
-
-
-def _is_no_partition(folder: str) -> bool:
-    return "=" not in folder
 
 
 def described(progress: Any) -> list[str]:

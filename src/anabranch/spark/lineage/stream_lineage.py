@@ -137,10 +137,6 @@ LastEntry = Callable[[], LineageEntry | None]
 """Function that finds the lineage entry of the previous batch's commit."""
 
 
-def _not_known() -> LineageEntry | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Held:
     """Inputs that the state may hold and that do not follow from a batch's offsets."""
@@ -181,7 +177,7 @@ def held_in_state(
     offsets: BatchOffsets | None,
     lookups: Lookups,
     *,
-    last: LastEntry = _not_known,
+    last: LastEntry = lambda: None,
 ) -> Held:
     """Update and return the inputs in a query's state at a commit, besides those that follow from its offsets.
 

@@ -74,7 +74,7 @@ def _given_class(jvm: Jvm, name: str) -> Any:
         raise NotCompiledError(known.reason)
     application = str(jvm.spark.sparkContext.applicationId)
     if application not in known.applications:
-        _give(jvm, known.jar)
+        jvm.spark.sparkContext._jsc.addJar(known.jar)  # noqa: SLF001 - Python has no word for it
         known.applications.add(application)
     if name not in known.classes:
         known.classes[name] = known.loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0]
@@ -174,10 +174,6 @@ def _write_zip(path: Path, classes: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(path, "x") as made:
         for name, data in sorted(classes.items()):
             made.writestr(zipfile.ZipInfo(name), data)
-
-
-def _give(jvm: Jvm, jar: str) -> None:
-    jvm.spark.sparkContext._jsc.addJar(jar)  # noqa: SLF001 - Python has no word for it
 
 
 def _loader(jvm: Jvm, jar: str) -> Any:
