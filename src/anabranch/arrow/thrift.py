@@ -36,7 +36,7 @@ def encode_struct(value: Struct) -> bytes:
     return bytes(out)
 
 
-def decode_struct_at(data: bytes, at: int) -> tuple[Struct, int]:
+def decode_struct_at(data: bytes | memoryview, at: int) -> tuple[Struct, int]:
     """Decode the struct that begins there; return also where it ends. Raises as `decode_struct`."""
     fields: Struct = {}
     field_id = 0
@@ -67,7 +67,7 @@ def decode_struct_at(data: bytes, at: int) -> tuple[Struct, int]:
             fields[field_id] = (wire, value)
 
 
-def _read_value(data: bytes, at: int, wire: int) -> tuple[Any, int]:
+def _read_value(data: bytes | memoryview, at: int, wire: int) -> tuple[Any, int]:
     if I16 <= wire <= I64:
         return _read_int(data, at)
     if wire == BINARY:
@@ -92,12 +92,12 @@ def _read_value(data: bytes, at: int, wire: int) -> tuple[Any, int]:
     raise ValueError(f"wire type {wire}")
 
 
-def _read_int(data: bytes, at: int) -> tuple[int, int]:
+def _read_int(data: bytes | memoryview, at: int) -> tuple[int, int]:
     value, at = _read_unsigned(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
-def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
+def _read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
     byte = data[at]
     value = byte & 0x7F
     shift = 7

@@ -7,11 +7,14 @@ one that it cannot read or reads as other types, is read by Arrow, which also ha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
-from itertools import groupby, repeat
-from typing import Final, NamedTuple
+from io import FileIO
+from itertools import groupby, islice
+from typing import IO, Final, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -26,8 +29,8 @@ from anabranch.kernel.scan.split import Split, SplitFile
 
 _LEAST_BYTES: Final = 1 << 20
 """Size of a file from which it gains something."""
-_MOST_BYTES: Final = 256 << 20
-"""Bytes of files that are in memory beside the rows."""
+_MOST_FILES: Final = 64
+"""How many are open at once."""
 _TYPES: Final = frozenset(
     [
         *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
@@ -48,27 +51,22 @@ def _frames(reader: Reader, splits: Iterable[Split]) -> Iterator[pl.DataFrame]:
     files = [Split(split.partition, split.bucket, (file,)) for split in splits for file in split.files]
     with ThreadPoolExecutor(min(available_cores(), MAX_THREADS), "anabranch-read") as pool:
         for may_be_direct, batch in _batches(reader, files):
-            checked = pool.map(partial(_checked, reader), batch) if may_be_direct else repeat(None)
-            for names, group in groupby(
-                zip(batch, checked, strict=False), key=lambda found: found[1] and found[1].names
-            ):
-                parts, whole = zip(*group, strict=True)
-                frame = None if names is None else _direct(reader, names, [one.data for one in whole])
-                yield _frame(reader.read_table(parts)) if frame is None else frame
+            if not may_be_direct:
+                yield _frame(reader.read_table(batch))
+                continue
+            with ExitStack() as opened:
+                checked = [*zip(batch, pool.map(partial(_checked, reader, opened), batch), strict=True)]
+                for names, group in groupby(checked, key=lambda found: found[1] and found[1].names):
+                    parts, whole = zip(*group, strict=True)
+                    frame = None if names is None else _direct(reader, names, [one.file for one in whole])
+                    yield _frame(reader.read_table(parts)) if frame is None else frame
 
 
-def _batches(reader: Reader, files: Sequence[Split]) -> Iterator[tuple[bool, list[Split]]]:
-    """Yield the files in order, and whether Polars may read them; those together in few enough bytes."""
+def _batches(reader: Reader, files: Iterable[Split]) -> Iterator[tuple[bool, list[Split]]]:
+    """Yield the files in order, so many at once, and whether Polars may read them."""
     for may_be_direct, group in groupby(files, key=lambda part: _may_be_direct(reader, *part.files)):
-        batch: list[Split] = []
-        size = 0
-        for part in group:
-            size += part.size
-            if may_be_direct and batch and size > _MOST_BYTES:
-                yield True, batch
-                batch, size = [], part.size
-            batch.append(part)
-        yield may_be_direct, batch
+        while batch := list(islice(group, _MOST_FILES if may_be_direct else None)):
+            yield may_be_direct, batch
 
 
 def _may_be_direct(reader: Reader, file: SplitFile) -> bool:
@@ -76,7 +74,7 @@ def _may_be_direct(reader: Reader, file: SplitFile) -> bool:
     return (
         reader.predicate is None
         and file.format == "parquet"
-        and _LEAST_BYTES <= file.size <= _MOST_BYTES
+        and file.size >= _LEAST_BYTES
         and bool(reader.schema.names)
         and all(field.type in _TYPES for field in reader.schema)
         and native_path(reader.context.storage, file.path) is not None
@@ -88,25 +86,36 @@ class _Checked(NamedTuple):
 
     names: tuple[str, ...]
     """Its names of the columns to read, in their order."""
-    data: bytes
+    file: FileIO
 
 
-def _checked(reader: Reader, part: Split) -> _Checked | None:
+def _checked(reader: Reader, opened: ExitStack, part: Split) -> _Checked | None:
     """Return the file if Polars may read it: the columns are in it as they are in the table, and checksums hold."""
     (file,) = part.files
     storage = reader.context.storage
+    path = native_path(storage, file.path)
+    assert path is not None, "a file on this machine"
     with translated(file.path):
         found = ParquetData(storage, file, verify=reader.verify)
         names = _stored_names(reader, file, found)
         if names is None or not found.has_checksum:
             return None
-        data = storage.get(file.path)
+        stream = opened.enter_context(FileIO(os.fsencode(path)))  # a name need not be UTF-8
+        return _Checked(names, stream) if _is_intact(found, names, stream) else None
+
+
+def _is_intact(found: ParquetData, names: Sequence[str], stream: FileIO) -> bool:
+    """Whether the checksums of all pages of the columns hold."""
     leaves = [leaf for name in names for leaf in found.leaves[name]]
-    is_intact = all(
-        pages_are_intact(data, [group[leaf] for leaf in leaves], rows)
-        for group, rows in zip(found.places, found.group_rows, strict=True)
-    )
-    return _Checked(names, data) if is_intact else None
+    # One buffer for all columns: memory that is new takes longer than reading.
+    buffer = memoryview(bytearray(max(group[leaf].size for group in found.places for leaf in leaves)))
+    for group, rows in zip(found.places, found.group_rows, strict=True):
+        for start, size, unpacked_size in (group[leaf] for leaf in leaves):
+            stream.seek(start)
+            column = buffer[: stream.readinto(buffer[:size])]
+            if len(column) != size or not pages_are_intact(column, unpacked_size, rows):
+                return False
+    return True
 
 
 def _stored_names(reader: Reader, file: SplitFile, found: ParquetData) -> tuple[str, ...] | None:
@@ -124,7 +133,7 @@ def _stored_names(reader: Reader, file: SplitFile, found: ParquetData) -> tuple[
     return tuple(names)
 
 
-def _direct(reader: Reader, names: Sequence[str], files: list[bytes]) -> pl.DataFrame | None:
+def _direct(reader: Reader, names: Sequence[str], files: list[IO[bytes]]) -> pl.DataFrame | None:
     """Return the rows of files as Polars reads them; None if it cannot, or gives something else."""
     wanted = reader.schema
     try:
