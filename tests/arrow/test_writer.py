@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.arrow import row_buffer
 from anabranch.arrow.convert import convert
+from anabranch.arrow.row_buffer import size_of
 from anabranch.arrow.writer import TableWriter, abort, file_paths
 from anabranch.errors import OptionError, SchemaError, StorageError, UnsupportedFeatureError
 from anabranch.format.records.data_file import EMPTY_ROW, FileSource
@@ -373,6 +374,40 @@ def sharing(columns, count):
     schema = make_schema(", ".join(f"c{i} BIGINT" for i in range(columns)))
     values = pa.array(np.arange(count) % 7)
     return pa.table({field.name: values for field in schema.fields}), schema
+
+
+def of_texts(lengths, columns):
+    """Rows of a text of each length, and the same again in every column."""
+    texts = pa.array(["x" * length for length in lengths])
+    return pa.table({f"c{i}": texts for i in range(columns)})
+
+
+@pytest.mark.parametrize("lengths", [[15_000] * 8, [15_000], [1, 15_000], [None, 60]])
+@pytest.mark.parametrize("columns", [2, 2_000])
+def test_few_rows_of_columns_that_share_their_memory_count_in_full(lengths, columns):
+    rows = of_texts([length or 0 for length in lengths], columns)
+    alone = sum(length or 0 for length in lengths) + 4 * len(lengths)
+    for form in (rows, rows.to_batches()[0], pa.concat_tables([rows.slice(0, 1), rows.slice(1)])):
+        assert size_of(form) == pytest.approx(alone * columns, abs=2 * 128 * columns)
+
+
+def test_few_long_texts_that_share_their_memory_are_compressed():
+    schema = make_schema(", ".join(f"c{i} STRING" for i in range(100)))
+    table, context = of_texts([3_000], 100), context_of(schema)
+    messages = write([table], context)
+    column = (
+        pq.ParquetFile(context.storage.open_input(stored_paths(context.storage)[0]))
+        .metadata.row_group(0)
+        .column(99)
+    )
+    assert (column.compression, column.total_compressed_size < 1_000) == ("ZSTD", True)
+    assert read_written(messages, context).equals(table)
+
+
+def test_few_of_many_rows_count_alone():
+    """A part of rows has all of their memory."""
+    rows = of_texts([20] * 1_000, 100)
+    assert size_of(rows.slice(500, 4)) < 100 * 4 * 50
 
 
 def test_columns_that_share_their_memory_are_compressed():

@@ -16,6 +16,8 @@ MAX_BYTES: Final = 64 << 20
 _FEW_ROWS: Final = 8
 _SMALL_COLUMN: Final = 64
 """Bytes that the buffers of a column of few rows rarely exceed."""
+_FRAME: Final = 128
+"""Bytes that a stream takes for a column beside its values, with those that fill them up to 8."""
 _VALUE: Final = 8
 """Bytes of a value that is as large as most."""
 
@@ -24,16 +26,22 @@ def size_of(rows: pa.Table | pa.RecordBatch) -> int:
     """Return the bytes of the rows; of few and small ones about.
 
     To ask Arrow for them takes 2 microseconds for each column, which a row of thousands of columns feels. All buffers
-    together are asked for in no time, but those that columns share count once: of more than a few rows that may be a
-    thousandth of what they come to.
+    together are asked for in no time, but those that columns share count once, which may be a thousandth of what they
+    come to. That is told by what they would take in a stream, where each column has its own: asked for in a tenth of the time.
     """
     size: int
     if rows.num_rows <= _FEW_ROWS:
         size = max(rows.get_total_buffer_size(), _VALUE * rows.num_rows * rows.num_columns)
-        if size <= _SMALL_COLUMN * rows.num_columns:
+        if size <= _SMALL_COLUMN * rows.num_columns and _in_stream(rows) <= size + _FRAME * rows.num_columns:
             return size
     size = rows.nbytes
     return size
+
+
+def _in_stream(rows: pa.Table | pa.RecordBatch) -> int:
+    """Return the bytes that the rows would take in a stream of Arrow."""
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    return sum(pa.ipc.get_record_batch_size(batch) for batch in batches)
 
 
 class GroupSize:
