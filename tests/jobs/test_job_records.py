@@ -153,6 +153,19 @@ def test_a_made_up_record_is_a_damaged_one(cli, board, warehouse, wrong):
     assert "damaged" in said["message"]
 
 
+def test_a_record_leaves_out_what_an_earlier_release_did_not_write(board, warehouse):
+    leases = noted(board, RUNNING)
+    file = warehouse / "_jobs" / "clean" / "run-1"
+    record = json.loads(file.read_bytes())
+    kept = {key: value for key, value in record["status"].items() if value is not None}
+    file.write_text(json.dumps({**record, "status": kept}))
+    found = board.newest("clean")
+    assert found is not None
+    assert (found.status, found.process) == (RUNNING, Process.own())
+    leases.beat()
+    assert board.newest("clean").status == RUNNING
+
+
 def test_what_cannot_be_asked_says_who_runs(cli, board):
     dead = replace(Process.own(), born="1")
     board.claim(JobRecord("clean", 1, dead, "t", 0, "clean", "db.orders", status=RUNNING))
