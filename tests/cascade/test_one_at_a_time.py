@@ -9,7 +9,7 @@ import pytest
 from anabranch.cascade import run_cascade, run_correction
 from anabranch.errors import JobTakenError
 from anabranch.jobs.board import Board, JobRecord
-from anabranch.jobs.underway import FOLDER, Correction, carried_out, underway
+from anabranch.jobs.underway import FOLDER, CorrectionScope, carried_out, underway
 from anabranch.lake import connect
 from anabranch.storage.open import open_storage
 from tests.cascade.correcting import plus
@@ -119,7 +119,7 @@ def test_who_holds_it_already_carries_it_out_by_the_same_record(tmp_path, name):
         held.append(sorted(one.what.name for one in underway(lake)))
         return run(job, lake, how)
 
-    with carried_out(lake, Correction(name, "db.orders", "good", ("db.orders",)), print) as tell:
+    with carried_out(lake, CorrectionScope(name, "db.orders", "good", ("db.orders",)), print) as tell:
         assert run_correction(lake, "db.orders", "good", RIGHT, runner=runner, tell=tell).group is not None
         assert [one.what.name for one in underway(lake)] == [name], "until the command ends"
     assert held[0] == sorted({name, "correct-db.orders-good"})

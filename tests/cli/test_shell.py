@@ -10,7 +10,7 @@ import time
 import pytest
 
 import anabranch
-from anabranch.verbs.sql_shell import Names, is_complete
+from anabranch.verbs.sql_shell import Completions, is_complete
 
 PROMPT = "anabranch> "
 PATIENCE = 120
@@ -123,8 +123,8 @@ def test_where_a_statement_ends(typed, is_whole):
     ],
 )  # fmt: skip
 def test_what_is_offered(warehouse, text, statement, offered):
-    assert Names(warehouse).completions(text, statement) == sorted(offered)
+    assert Completions(warehouse).completions(text, statement) == sorted(offered)
 
 
 def test_a_warehouse_that_is_not_there_offers_words_of_sql(tmp_path):
-    assert Names(str(tmp_path / "nope")).completions("sel", "sel") == ["select"]
+    assert Completions(str(tmp_path / "nope")).completions("sel", "sel") == ["select"]

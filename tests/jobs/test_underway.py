@@ -9,13 +9,13 @@ import anabranch
 from anabranch.errors import JobTakenError, StorageError, UnsupportedFeatureError
 from anabranch.jobs.board import SILENCE_SECONDS, Board, JobRecord
 from anabranch.jobs.status import JobStatus, Process, State
-from anabranch.jobs.underway import FOLDER, Correction, carried_out, underway
+from anabranch.jobs.underway import FOLDER, CorrectionScope, carried_out, underway
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.memory import MemoryStorage
 from tests.jobs.supervising import Time
 
 ELSEWHERE = Process("other-host", 7, "1", "another machine")
-ORDERS = Correction("v3", "db.orders", "good", ("db.orders", "db.daily"))
+ORDERS = CorrectionScope("v3", "db.orders", "good", ("db.orders", "db.daily"))
 DAY = 24 * 3600 * 1000
 
 
@@ -97,14 +97,14 @@ def test_who_cannot_write_that_it_lives_goes_on_only_as_long_as_others_wait(lake
 
 
 def test_branches_of_one_name_are_other_branches_of_other_tables(lake):
-    other = Correction("v3", "db.other", "good", ("db.other",))
+    other = CorrectionScope("v3", "db.other", "good", ("db.other",))
     with carried_out(lake, ORDERS, print), carried_out(lake, other, print):
         assert shown(lake) == [(t, "v3", str(Process.own())) for t in ("db.orders", "db.other")]
 
 
 @pytest.mark.parametrize("other", ["db.other", "db.a"])
 def test_a_table_that_two_corrections_of_one_name_reach_has_one_branch_of_that_name(lake, other):
-    shared = Correction("v3", other, "good", (other, "db.daily"))
+    shared = CorrectionScope("v3", other, "good", (other, "db.daily"))
     with carried_out(lake, ORDERS, print):
         with pytest.raises(JobTakenError, match="db.daily"), carried_out(lake, shared, print):
             pytest.fail("both would write to it")
@@ -125,7 +125,7 @@ def test_a_record_of_a_newer_version_stops_only_its_own_correction(lake):
         (told, _) = underway(lake)
         assert "newer" in told.said
     with pytest.raises(UnsupportedFeatureError):
-        carried_out(lake, Correction("v1", "db.a", "good", ("db.a",)), print).__enter__()
+        carried_out(lake, CorrectionScope("v1", "db.a", "good", ("db.a",)), print).__enter__()
 
 
 @pytest.mark.parametrize("apart", [-DAY // 2, DAY // 2], ids=["behind", "ahead"])

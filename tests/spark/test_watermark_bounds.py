@@ -7,7 +7,7 @@ import pytest
 import anabranch
 from anabranch.errors import StorageError
 from anabranch.kernel.commit.commit_message import CommitMessage, EventTimes
-from anabranch.kernel.commit.watermark import SourceProgress, Unknown
+from anabranch.kernel.commit.watermark import SourceProgress, UnknownLimit
 from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.spark.streams import stream_watermark
 from anabranch.spark.streams.stream_watermark import batch_watermark
@@ -142,7 +142,7 @@ def test_with_sources_of_its_own_the_tables_bound_it_too(source, target):
     progress = said(target, {"orders": {"0": 17, "1": 0}, "re-turns": {"0": 1}}, files=files, **by_source)
     assert progress.expected == {"orders-0", "orders-1", "re-turns-0"}
     progress = said(target, {"source": "anabranch", "version": 99}, files=files, **by_source)
-    assert isinstance(progress.limit, Unknown)
+    assert isinstance(progress.limit, UnknownLimit)
 
 
 def test_without_a_definition_it_is_what_spark_has(source, lake):

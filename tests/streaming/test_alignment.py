@@ -13,7 +13,7 @@ from anabranch.errors import InvalidNameError, OptionError
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage
 from anabranch.streaming.alignment import Alignment
-from anabranch.streaming.group import Member, Terms
+from anabranch.streaming.group import AlignmentMember, Terms
 from anabranch.streaming.offsets import BEGINNING, Position
 
 DRIFT = 300
@@ -63,7 +63,7 @@ class Source:
 
     def __init__(self, world, watermarks, at=0, terms=TERMS):
         self.world, self.watermarks, self.at = world, watermarks, at
-        member = Member(world.storage, terms, "db.t", Runtime(clock=world.clock, ids=world.ids))
+        member = AlignmentMember(world.storage, terms, "db.t", Runtime(clock=world.clock, ids=world.ids))
         self.alignment = Alignment(member, self.find, world.clock)
 
     def find(self, number):

@@ -14,7 +14,7 @@ from anabranch.cascade.work import Work
 from anabranch.errors import CommitConflictError
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.jobs.job import Job
-from anabranch.kernel.replacement.request import Seen
+from anabranch.kernel.replacement.request import SeenMain
 from anabranch.kernel.replacement.result import GroupResult
 from anabranch.lineage.model import entry_or_none
 from anabranch.table.grouping import replace_together
@@ -65,11 +65,11 @@ def publish(
                 raise
 
 
-def _seen(lake: Lake, work: Work, step: CascadeStep) -> Seen:
+def _seen(lake: Lake, work: Work, step: CascadeStep) -> SeenMain:
     head = lake.table(step.table).context.snapshots.head()
     assert head is not None, "it contains what is taken out"
     again = {part.job for part in step.jobs if not part.is_batch or work.jobs[part.job].mode != "append"}
-    return Seen(head.id, head.stamp, lambda snapshot: _is_made_again(snapshot, again))
+    return SeenMain(head.id, head.stamp, lambda snapshot: _is_made_again(snapshot, again))
 
 
 def _is_made_again(snapshot: Snapshot, jobs: Collection[str]) -> bool:

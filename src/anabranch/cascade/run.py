@@ -36,7 +36,7 @@ from anabranch.jobs.run import run_jobs
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.task import Policy, Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
-from anabranch.jobs.underway import Correction, carried_out
+from anabranch.jobs.underway import CorrectionScope, carried_out
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.branches.create import create_branch
 from anabranch.kernel.log.branch_log import open_branch
@@ -141,7 +141,7 @@ def carry_out(
         return CascadeResult(work.plan, ())
     if checks is not None:
         options = replace(options, audits={**options.audits, work.plan.table: checks})
-    what = Correction(work.plan.name, work.plan.table, work.plan.tag, work.plan.tables)
+    what = CorrectionScope(work.plan.name, work.plan.table, work.plan.tag, work.plan.tables)
     with carried_out(lake, what, tell) as told:
         if told is not tell:
             work = planned()  # until now another process may have carried it out, or replaced main

@@ -29,9 +29,9 @@ _HELP = """Statements end with a semicolon and may take several lines. Tab compl
 
 def converse(limit: int | None, engine: str) -> None:
     """Read statements from a terminal and print their rows, until the end of input."""
-    from anabranch.verbs.sql_shell import Engines, Names, is_complete
+    from anabranch.verbs.sql_shell import Completions, Engines, is_complete
 
-    keyboard = _Keyboard(Names(state.warehouse))
+    keyboard = _Keyboard(Completions(state.warehouse))
     say(f"Anabranch {state.warehouse}; \\? for help, Ctrl-D to leave.")
     with Engines(state.warehouse, engine) as engines:
         lines: list[str] = []

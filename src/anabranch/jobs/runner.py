@@ -58,12 +58,12 @@ class Runner:
     """Jobs whose checkpoint was cleaned of unfinished files."""
     renewed: set[str] = field(default_factory=set)
     """Jobs whose checkpoint was set aside."""
-    corrections: dict[str, Correction] = field(default_factory=dict)
+    corrections: dict[str, CorrectionWatch] = field(default_factory=dict)
     """By job: the mains it was started with."""
 
-    def correcting(self, job: Job) -> Correction:
+    def correcting(self, job: Job) -> CorrectionWatch:
         """Return what tells when a job may continue whose tables are being corrected."""
-        return self.corrections.setdefault(job.name, Correction(self, job))
+        return self.corrections.setdefault(job.name, CorrectionWatch(self, job))
 
     def start(self, job: Job, batch: bool) -> RunningTask:
         """Prepare a job and start it."""
@@ -221,7 +221,7 @@ def _check_topics(prepared: Prepared) -> None:
 
 
 @dataclass
-class Correction:
+class CorrectionWatch:
     """Tracks which branches are main of a job's tables, to tell when one of them was corrected. See `Correcting`."""
 
     runner: Runner

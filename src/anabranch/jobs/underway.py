@@ -27,7 +27,7 @@ FOLDER: Final = "_corrections"
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
+class CorrectionScope:
     """What is corrected."""
 
     name: str
@@ -44,7 +44,7 @@ class Correction:
 class Underway:
     """A correction that some process carries out now."""
 
-    what: Correction
+    what: CorrectionScope
     process: Process
     since_millis: int
     said: str | None
@@ -69,13 +69,13 @@ def _found(board: Board) -> list[Underway]:
         status = record.status
         read, tag, said = (None, None, None) if status is None else (status.read, status.hint, status.message)
         table, _, name = record.key.partition("@")
-        what = Correction(name or record.key, table, tag, tuple(read or ()))
+        what = CorrectionScope(name or record.key, table, tag, tuple(read or ()))
         found.append(Underway(what, record.process, record.since_millis, said))
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldCorrection:
     """A correction that this process holds. Called with what is to be told to people, others see it too.
 
     A call looks first whether the correction is still held, so it raises `JobTakenError` if another process has taken it over,
@@ -96,9 +96,9 @@ class Held:
 
 @contextmanager
 def carried_out(
-    lake: Lake, what: Correction, tell: Callable[[str], None], runtime: Runtime = SYSTEM
+    lake: Lake, what: CorrectionScope, tell: Callable[[str], None], runtime: Runtime = SYSTEM
 ) -> Iterator[Callable[[str], None]]:
-    """Hold a correction for this process while the block runs; what is told by the yielded `Held` others see too.
+    """Hold a correction for this process while the block runs; what is told by the yielded `HeldCorrection` others see too.
 
     A `tell` that holds this correction already is yielded as it is. A batch job that was begun before another process took it over
     is not stopped by it, nor is what a store does late.
@@ -106,7 +106,7 @@ def carried_out(
     Raises `JobTakenError`: another process carries it out, or another thread of this one.
     """
     wanted = Wanted(f"{what.table}@{what.name}", what.name, what.table, kind="correction")
-    if isinstance(tell, Held) and tell.wanted == wanted:
+    if isinstance(tell, HeldCorrection) and tell.wanted == wanted:
         yield tell
         return
     board = _board(lake, runtime)
@@ -126,7 +126,7 @@ def carried_out(
             shared = sorted({*what.tables} & {*one.what.tables})
             if one.what.name == what.name and one.what.table != what.table and shared:
                 raise _taken_error(f"a correction of {', '.join(shared)} on branches '{what.name}'", one)
-        yield Held(wanted, leases, tell, status)
+        yield HeldCorrection(wanted, leases, tell, status)
 
 
 def _taken_error(what: str, other: Underway | None) -> JobTakenError:

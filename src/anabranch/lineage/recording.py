@@ -57,7 +57,7 @@ Mark = Callable[["JobRun"], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class WritePlan:
     """A Spark plan that rows are written by."""
 
     inputs: tuple[Input, ...]
@@ -218,7 +218,7 @@ class JobRun:
         with self._lock:
             self._strays[title] = None
 
-    def taken(self, sink: str, rows: Handed | None = None, *, planned: Planned | None = None) -> Taken:
+    def taken(self, sink: str, rows: Handed | None = None, *, planned: WritePlan | None = None) -> Taken:
         """Return what may go into the rows of a commit made now to the branch of that identity.
 
         Args:

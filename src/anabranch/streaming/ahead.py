@@ -103,7 +103,7 @@ _KEPT: Final = 100_000
 """Maximum number of cached files plus portions."""
 
 
-class Planned:
+class PortionPlanner:
     """Cached planner of portions' files."""
 
     def __init__(self, listing: Listing) -> None:
@@ -112,7 +112,7 @@ class Planned:
         self._files = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Planned, (self._listing,)
+        return PortionPlanner, (self._listing,)
 
     def with_files(self, portions: Iterable[Portion]) -> Iterator[tuple[Portion, list[PortionFile]]]:
         """Yield each portion with all its files, including those delivered before; none for a refused one.

@@ -19,14 +19,14 @@ from collections.abc import Callable
 
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.runtime import Clock
-from anabranch.streaming.group import Member
+from anabranch.streaming.group import AlignmentMember
 from anabranch.streaming.offsets import Position
 
 
 class Alignment:
     """Alignment of one source: holds it back while it is ahead of its group."""
 
-    def __init__(self, member: Member, find: Callable[[int], Snapshot | None], clock: Clock) -> None:
+    def __init__(self, member: AlignmentMember, find: Callable[[int], Snapshot | None], clock: Clock) -> None:
         """Create it without reading or writing anything.
 
         Args:

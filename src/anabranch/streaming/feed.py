@@ -40,7 +40,7 @@ from anabranch.options import (
     SPLIT_OPEN_FILE_COST,
     SPLIT_TARGET_SIZE,
 )
-from anabranch.streaming.ahead import Ahead, Planned
+from anabranch.streaming.ahead import Ahead, PortionPlanner
 from anabranch.streaming.difference import Crossing
 from anabranch.streaming.history import History
 from anabranch.streaming.late_rows import event_time_of
@@ -358,8 +358,8 @@ class Feed:
         )
 
     @lazy
-    def _planned(self) -> Planned:
-        return Planned(self._listing)
+    def _planned(self) -> PortionPlanner:
+        return PortionPlanner(self._listing)
 
     @property
     def _history(self) -> History:

@@ -106,7 +106,7 @@ class _Seen:
     """Time of this sign of life, by our own monotonic clock."""
 
 
-class Member:
+class AlignmentMember:
     """One source of a group, for the time that one object reads it. Safe for two threads."""
 
     def __init__(self, storage: Storage, terms: Terms, table: str, runtime: Runtime) -> None:

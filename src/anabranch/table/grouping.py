@@ -9,7 +9,7 @@ from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.moment import newest
 from anabranch.kernel.replacement.group import Member, planned_group, replace_group
 from anabranch.kernel.replacement.release import release_due
-from anabranch.kernel.replacement.request import Expected, ExpectedMain, Replacement, Seen
+from anabranch.kernel.replacement.request import Expected, ExpectedMain, Replacement, SeenMain
 from anabranch.kernel.replacement.result import GroupInfo, GroupResult
 from anabranch.lineage.coverage import coverage
 from anabranch.lineage.only_on_main import only_on_main
@@ -24,7 +24,7 @@ def replace_together(
     tables: Sequence[tuple[Table, str]],
     *,
     expect_main: Mapping[str, ExpectedMain] | None = None,
-    seen: Mapping[str, Seen] | None = None,
+    seen: Mapping[str, SeenMain] | None = None,
     wait: str | bool | None = None,
     force: bool = False,
     require_audit: str | bool | None = None,

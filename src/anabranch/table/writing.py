@@ -29,7 +29,7 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.base import Action
 from anabranch.kernel.commit.commit_message import CommitMessage, WriteLoad, load_warning
-from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, Seen, commit
+from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, Committed, SeenHead, commit
 from anabranch.kernel.commit.watermark import Claim, claim
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.refs.auto_tags import keep_due
@@ -204,7 +204,7 @@ class WriteMethods(TableView):
         )
         return self._commit(request, None)
 
-    def _commit(self, request: CommitRequest, rows: Handed | None, seen: Seen | None = None) -> Committed:
+    def _commit(self, request: CommitRequest, rows: Handed | None, seen: SeenHead | None = None) -> Committed:
         """Commit a request, with the lineage of the object whose rows these are."""
         self._check_unpinned()
         is_asked = _has_rows(request.action) and LINEAGE_PROPERTY not in request.properties
@@ -245,7 +245,7 @@ class WriteMethods(TableView):
         context = self._follow()
         return Alter(context, context.schemas.latest())
 
-    def _committed(self, request: CommitRequest, seen: Seen | None) -> Committed:
+    def _committed(self, request: CommitRequest, seen: SeenHead | None) -> Committed:
         while True:
             try:
                 return commit(self._context, request, known_head=self._last, seen=seen)
@@ -266,7 +266,7 @@ class WriteMethods(TableView):
         writer = self.writer()
         return self._publish(data, action, writer, self._files_of(data, data, writer))
 
-    def _written_beside(self, data: Any) -> tuple[Writer, WrittenRows, Seen | None] | None:
+    def _written_beside(self, data: Any) -> tuple[Writer, WrittenRows, SeenHead | None] | None:
         """Write rows while a store that is far away is asked whether main and its schema are as they were.
 
         The newest snapshot is asked for as well. If this view committed it, nobody else seems to write, so the commit can
@@ -304,7 +304,7 @@ class WriteMethods(TableView):
             except AnabranchError:
                 head = None  # the commit looks again, and says so
         is_alone = head is not None and head.stamp == last.stamp
-        return writer, written, Seen(head, schema, began) if is_alone else None
+        return writer, written, SeenHead(head, schema, began) if is_alone else None
 
     def _append_merging(self, data: Any) -> Snapshot:
         """Append rows after adding the columns that they need to the schema."""
@@ -356,7 +356,7 @@ class WriteMethods(TableView):
         return written
 
     def _publish(
-        self, data: Any, action: Any, writer: Writer, written: WrittenRows, seen: Seen | None = None
+        self, data: Any, action: Any, writer: Writer, written: WrittenRows, seen: SeenHead | None = None
     ) -> Snapshot:
         """Commit the files with the rows of `data`."""
         messages = written.messages

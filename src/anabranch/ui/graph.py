@@ -24,7 +24,7 @@ _TELLING: Final = ("merge", "replace", "seal", "rollback", "overwrite", DAMAGED)
 
 
 @dataclass
-class Node:
+class GraphNode:
     """A snapshot, or a run of them."""
 
     lane: int
@@ -181,7 +181,7 @@ def _links(
             }
 
 
-def _folded(number: int, lane: Lane, marked: set[str | None]) -> Iterator[Node]:
+def _folded(number: int, lane: Lane, marked: set[str | None]) -> Iterator[GraphNode]:
     """Yield the nodes of a lane, newest first: what is marked or telling alone, the rest in runs."""
     run: list[Line] = []
     for place, line in enumerate(lane.lines):
@@ -189,18 +189,18 @@ def _folded(number: int, lane: Lane, marked: set[str | None]) -> Iterator[Node]:
         is_recent = place < _UNFOLDED and line.kind not in ("compact", "fence")
         if stands_alone or is_recent or place == len(lane.lines) - 1:
             if run:
-                yield Node(number, run)
+                yield GraphNode(number, run)
                 run = []
-            yield Node(number, [line])
+            yield GraphNode(number, [line])
         else:
             run.append(line)
     if run:
-        yield Node(number, run)
+        yield GraphNode(number, run)
 
 
-def _in_order(nodes: list[Node], lanes: list[Lane], at: dict[str, Node]) -> list[Node]:
+def _in_order(nodes: list[GraphNode], lanes: list[Lane], at: dict[str, GraphNode]) -> list[GraphNode]:
     """Return nodes newest first, each before those it is built on, whatever clocks said."""
-    below: dict[int, list[Node]] = {}
+    below: dict[int, list[GraphNode]] = {}
     above: Counter[int] = Counter()
     for upper, lower in _built_on(nodes, lanes, at):
         below.setdefault(id(upper), []).append(lower)
@@ -219,9 +219,11 @@ def _in_order(nodes: list[Node], lanes: list[Lane], at: dict[str, Node]) -> list
     return found
 
 
-def _built_on(nodes: list[Node], lanes: list[Lane], at: dict[str, Node]) -> Iterator[tuple[Node, Node]]:
+def _built_on(
+    nodes: list[GraphNode], lanes: list[Lane], at: dict[str, GraphNode]
+) -> Iterator[tuple[GraphNode, GraphNode]]:
     """Yield each node with the one below it."""
-    last: dict[int, Node] = {}
+    last: dict[int, GraphNode] = {}
     for node in nodes:  # of each lane, newest first
         if node.lane in last:
             yield last[node.lane], node
@@ -233,7 +235,7 @@ def _built_on(nodes: list[Node], lanes: list[Lane], at: dict[str, Node]) -> Iter
 
 
 def _columns(
-    ordered: list[Node], lanes: list[Lane], at: dict[str, Node], numbers: dict[int, int]
+    ordered: list[GraphNode], lanes: list[Lane], at: dict[str, GraphNode], numbers: dict[int, int]
 ) -> list[int]:
     """Return the column of each lane: side by side where they overlap in time, main the first."""
     spans = []
@@ -258,7 +260,9 @@ def _columns(
     return found
 
 
-def _told(node: Node, lanes: list[Lane], at: dict[str, Node], numbers: dict[int, int]) -> dict[str, Any]:
+def _told(
+    node: GraphNode, lanes: list[Lane], at: dict[str, GraphNode], numbers: dict[int, int]
+) -> dict[str, Any]:
     newest, oldest = node.lines[0], node.lines[-1]
     lane = lanes[node.lane]
     parent = lane.root if oldest is lane.lines[-1] else None

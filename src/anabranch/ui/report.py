@@ -28,7 +28,7 @@ _OF_A_TABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportSubject:
     """What a report is about."""
 
     table: str | None = None
@@ -41,7 +41,7 @@ class Wanted:
     """Whether rows of tables go into the file."""
 
 
-def report(site: Site, wanted: Wanted) -> bytes:
+def report(site: Site, wanted: ReportSubject) -> bytes:
     """Return the file, a page of HTML.
 
     Raises:

@@ -90,13 +90,13 @@ def report(
 
     The file loads nothing from elsewhere. It holds the first rows of the table, unless --no-rows is given.
     """
-    from anabranch.ui.report import Wanted, write
+    from anabranch.ui.report import ReportSubject, write
     from anabranch.ui.report import report as page_of
     from anabranch.ui.site import Site
 
     lake.databases()  # fails here if there is no such warehouse
     site = Site(lake, warehouse=caller.warehouse, jobs=jobs or ())
-    page = page_of(site, Wanted(table, diff, from_tag, not no_rows))
+    page = page_of(site, ReportSubject(table, diff, from_tag, not no_rows))
     write(output, page)
     return Answer({"file": output, "bytes": len(page)}, f"written to {output}, {len(page):,} bytes")
 

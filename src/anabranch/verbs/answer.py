@@ -167,7 +167,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def late(behind: Mapping[str, Behind]) -> str:
+def late(behind: Mapping[str, LagOfJob]) -> str:
     """Return how far somebody is behind tables, such as ``db.raw: 2 (4 s)``."""
     return ", ".join(
         f"{name}: {f'{one.snapshots:,} ({_duration(one.seconds)})' if one.snapshots else '0'}"
@@ -175,7 +175,7 @@ def late(behind: Mapping[str, Behind]) -> str:
     )
 
 
-class Behind(Protocol):
+class LagOfJob(Protocol):
     """How far somebody is behind a table."""
 
     @property

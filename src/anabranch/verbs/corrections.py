@@ -301,12 +301,12 @@ def _on_spark(
     from anabranch.jobs.local_spark import local_spark
     from anabranch.jobs.run import stopping
     from anabranch.jobs.task import Policy
-    from anabranch.jobs.underway import Correction, carried_out
+    from anabranch.jobs.underway import CorrectionScope, carried_out
     from anabranch.lake import connect
 
     check_spark()
     master, conf, max_restarts = how
-    what_for = Correction(to_do.name, to_do.table, to_do.tag, to_do.tables)
+    what_for = CorrectionScope(to_do.name, to_do.table, to_do.tag, to_do.tables)
     with (  # held before Spark starts, which takes seconds
         carried_out(caller.lake(), what_for, caller.say) as tell,
         caller.statuses(changes=False) as shown,

@@ -36,7 +36,7 @@ def is_complete(text: str) -> bool:
     return bool(words) and words[-1].text == ";"
 
 
-class Names:
+class Completions:
     """Completions of what is typed: names in the lake, columns of the tables named so far, keywords."""
 
     def __init__(self, warehouse: str) -> None:

@@ -74,7 +74,7 @@ class CommitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenHead:
     """The newest snapshot and schema of a branch as its writer found them a moment ago, beside its other work.
 
     An attempt on them is one of a writer that was slow between reading its base and going on. Which is always possible:
@@ -137,7 +137,7 @@ def commit(
     request: CommitRequest,
     *,
     known_head: Snapshot | None = None,
-    seen: Seen | None = None,
+    seen: SeenHead | None = None,
 ) -> Committed:
     """Commit the change exactly once.
 
@@ -165,7 +165,7 @@ def _commit(
     request: CommitRequest,
     attempts: Attempts,
     known: Snapshot | None,
-    seen: Seen | None,
+    seen: SeenHead | None,
 ) -> Committed:
     patience: _Patience | None = None
     head = known

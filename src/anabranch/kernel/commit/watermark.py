@@ -46,11 +46,11 @@ _MOST_LOOKED_AT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownLimit:
     """Placeholder for a limit that exists but is not known."""
 
 
-Limit: TypeAlias = int | Unknown | None
+Limit: TypeAlias = int | UnknownLimit | None
 """Upper bound of a watermark: the progress of the data that the rows were made from."""
 
 
@@ -321,7 +321,7 @@ def _highest_of_each(times: Iterable[EventTimes]) -> dict[str, int]:
 
 
 def _limited(watermark: int | None, limit: Limit) -> int | None:
-    if watermark is None or isinstance(limit, Unknown):
+    if watermark is None or isinstance(limit, UnknownLimit):
         return None
     return watermark if limit is None else min(watermark, limit)
 

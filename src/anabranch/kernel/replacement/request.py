@@ -63,7 +63,7 @@ def identified(snapshot: Snapshot) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenMain:
     """State of main when the branch's content was checked against it."""
 
     snapshot: int
@@ -95,7 +95,7 @@ class Replacement:
     """Finds what only main has; None if not known."""
     origin: Origin | None = None
     """Lineage of the commit's rows, if it is one that replaces rows; None if not known."""
-    seen: Seen | None = None
+    seen: SeenMain | None = None
     """State of main and what may have been added since; with anything else nothing is done."""
 
 

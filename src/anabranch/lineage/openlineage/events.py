@@ -56,7 +56,7 @@ class Events:
     facts: Facts
     job_namespace: str
 
-    def event(self, told: Told) -> RunEvent:
+    def event(self, told: ReportedCommits) -> RunEvent:
         """Return the event for some commits of one job."""
         last = told.last
         entry = _entry(last)
@@ -72,7 +72,7 @@ class Events:
 
     # Facets
 
-    def _run_facets(self, told: Told) -> dict[str, RunFacet]:
+    def _run_facets(self, told: ReportedCommits) -> dict[str, RunFacet]:
         entry = _entry(told.last)
         sinks: list[dict[str, object]] = [
             {
@@ -108,7 +108,7 @@ class Events:
             )
         return facets
 
-    def _inputs(self, told: Told) -> list[InputDataset]:
+    def _inputs(self, told: ReportedCommits) -> list[InputDataset]:
         """Return each dataset once, with all its ranges; its version is the newest of them."""
         ranges: dict[Name, list[dict[str, object]]] = defaultdict(list)
         versions: dict[Name, DatasetFacet] = {}
@@ -221,7 +221,7 @@ def _entry(commit: Commit) -> LineageEntry:
     return commit.entry
 
 
-def _by_branch(told: Told) -> dict[str, list[Commit]]:
+def _by_branch(told: ReportedCommits) -> dict[str, list[Commit]]:
     found: dict[str, list[Commit]] = {}
     for commit in told.commits:
         found.setdefault(commit.branch_uuid, []).append(commit)
@@ -248,7 +248,7 @@ def _time(millis: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedCommits:
     """Commits of one job that an event reports, in the order in which they were found; at least one."""
 
     commits: tuple[Commit, ...]
@@ -266,30 +266,30 @@ class Windows:
     """0 to report each commit by itself."""
     _waiting: dict[str, list[Commit]] = field(default_factory=dict)
 
-    def add(self, commit: Commit, *, urgent: bool = False) -> list[Told]:
+    def add(self, commit: Commit, *, urgent: bool = False) -> list[ReportedCommits]:
         """Add a commit and return what is to be reported now; often nothing. An urgent commit is reported at once."""
         assert commit.entry is not None, "a commit without an entry has no job"
         job = commit.entry.job
         if urgent or not self.interval_millis:
-            return [*self._taken(job), Told((commit,))]
+            return [*self._taken(job), ReportedCommits((commit,))]
         waiting = self._waiting.get(job)
         done = [] if not waiting or self._window(waiting[0]) == self._window(commit) else self._taken(job)
         self._waiting.setdefault(job, []).append(commit)
         return done
 
-    def due(self, now_millis: int) -> list[Told]:
+    def due(self, now_millis: int) -> list[ReportedCommits]:
         """Return the commits waiting in intervals that are over."""
         over = now_millis // self.interval_millis if self.interval_millis else 0
         jobs = [job for job, waiting in self._waiting.items() if self._window(waiting[0]) < over]
         return [told for job in jobs for told in self._taken(job)]
 
-    def rest(self) -> list[Told]:
+    def rest(self) -> list[ReportedCommits]:
         """Return everything that is still waiting."""
         return [told for job in list(self._waiting) for told in self._taken(job)]
 
     def _window(self, commit: Commit) -> int:
         return commit.time_millis // self.interval_millis
 
-    def _taken(self, job: str) -> list[Told]:
+    def _taken(self, job: str) -> list[ReportedCommits]:
         waiting = self._waiting.pop(job, None)
-        return [Told(tuple(waiting))] if waiting else []
+        return [ReportedCommits(tuple(waiting))] if waiting else []

@@ -16,7 +16,7 @@ from itertools import islice
 from anabranch.catalog.filesystem import FilesystemCatalog
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.lineage.commit import Commit, CommitRef
-from anabranch.lineage.openlineage.events import Events, Told, Windows, is_urgent
+from anabranch.lineage.openlineage.events import Events, ReportedCommits, Windows, is_urgent
 from anabranch.lineage.openlineage.facets import Facts, Naming
 from anabranch.lineage.openlineage.transport import Cursor, Destination
 from anabranch.lineage.store import CommitStore
@@ -151,7 +151,7 @@ class Exporter:
             first = max(begin, self.cursor.newest_found(branch)) + 1
             yield store.commits(branch, first)
 
-    def _take(self, commit: Commit) -> list[Told]:
+    def _take(self, commit: Commit) -> list[ReportedCommits]:
         is_old = self._since is not None and commit.time_millis < self._since
         is_of_job = commit.entry is not None and not commit.entry.is_of_no_job
         is_told = is_of_job and commit.may_bring_rows and not is_old
@@ -163,11 +163,11 @@ class Exporter:
         is_changed = schema_id is not None and schema_id != commit.schema_id
         return self._windows.add(commit, urgent=is_changed or is_urgent(commit))
 
-    def _send_all(self, told: list[Told]) -> bool:
+    def _send_all(self, told: list[ReportedCommits]) -> bool:
         """Send events. Whether all arrived, or were rejected for good."""
         return all(self._send(one) for one in told)
 
-    def _send(self, told: Told) -> bool:
+    def _send(self, told: ReportedCommits) -> bool:
         assert self._events is not None, "events are told of commits that were found"
         event = self._events.event(told)
         pause, waited = _FIRST_PAUSE, 0.0

@@ -24,7 +24,7 @@ from anabranch.lineage.columns import column_origins
 from anabranch.lineage.joining import joined
 from anabranch.lineage.model import LINEAGE_PROPERTY, ColumnOrigin, Engine, LineageEntry
 from anabranch.lineage.reads import ORIGINS
-from anabranch.lineage.recording import Gathered, JobRun, Planned, Taken, unknown_rows
+from anabranch.lineage.recording import Gathered, JobRun, Taken, WritePlan, unknown_rows
 from anabranch.lineage.remembered import Handed
 from anabranch.options import CODE_VERSION, JOB
 from anabranch.runtime import SYSTEM
@@ -187,7 +187,7 @@ def _taken(table: Table, run: JobRun | None, found: PlanInputs, holds: HoldsValu
     """Return the reads of the job besides the plan that the rows may contain; None without a job."""
     if run is None:
         return None
-    planned = None if found.has_others else Planned(tuple(found.inputs), holds)
+    planned = None if found.has_others else WritePlan(tuple(found.inputs), holds)
     return run.taken(table.branch_uuid, planned=planned)
 
 

@@ -20,7 +20,7 @@ from anabranch.options import PATH
 from anabranch.spark.context.tables import warehouse_of
 from anabranch.storage.protocol import Storage
 from anabranch.streaming.alignment import Alignment
-from anabranch.streaming.group import Member, Terms
+from anabranch.streaming.group import AlignmentMember, Terms
 from anabranch.streaming.offsets import Position
 from anabranch.table import Table
 
@@ -49,7 +49,7 @@ class LiveAlignment:
         """See `Alignment.until`."""
         if self._alignment is None:
             context = self._context
-            member = Member(self._warehouse, self._terms, context.title, context.runtime)
+            member = AlignmentMember(self._warehouse, self._terms, context.title, context.runtime)
             self._alignment = Alignment(member, context.snapshots.find, context.runtime.clock)
             _end_in_order_when_terminated()
             threading.Thread(
@@ -63,7 +63,7 @@ class LiveAlignment:
         if self._alignment is not None:
             self._alignment.member.leave()
 
-    def _give_signs_of_life(self, member: Member) -> None:
+    def _give_signs_of_life(self, member: AlignmentMember) -> None:
         while not self._stopped.wait(self._terms.interval_seconds):
             try:
                 member.beat()

@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.schema.watermark import watermark_definition
 from anabranch.kernel.commit.commit_message import CommitMessage
-from anabranch.kernel.commit.watermark import Claim, Limit, Unknown, claim
+from anabranch.kernel.commit.watermark import Claim, Limit, UnknownLimit, claim
 from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.spark_offsets import BatchOffsets, topic_partitions
 from anabranch.options import WATERMARK_MAX_AHEAD
@@ -62,7 +62,7 @@ def batch_watermark(
         files,
         producer=producer,
         is_first=is_first,
-        limit=Unknown() if offsets is None else _lowest(_limits(offsets, options)),
+        limit=UnknownLimit() if offsets is None else _lowest(_limits(offsets, options)),
         expected=frozenset() if offsets is None else topic_partitions(offsets),
     )
     if is_of_write and (claimed is None or isinstance(claimed, int)):
@@ -88,7 +88,7 @@ def _limits(offsets: BatchOffsets, options: Mapping[str, str]) -> Iterator[Limit
                 yield _limit(Offset.from_dict(end), options)
             except AnabranchError as error:
                 _LOG.warning("the watermark stays, that of an input is not known: %s", error)
-                yield Unknown()
+                yield UnknownLimit()
 
 
 def _limit(end: Offset, options: Mapping[str, str]) -> Limit:
@@ -109,18 +109,18 @@ def _come_so_far(context: TableContext, position: Position) -> Limit:
     snapshot = context.snapshots.find(position.snapshot) if position.snapshot else None
     if snapshot is None or snapshot.watermark is None or snapshot.stamp != position.stamp:
         schema = context.schemas.latest()
-        return None if schema is None or watermark_definition(schema) is None else Unknown()
+        return None if schema is None or watermark_definition(schema) is None else UnknownLimit()
     through = position.delivered_through
     if through == snapshot.id:
         return snapshot.watermark
     before = context.snapshots.find(through) if through else None
-    return Unknown() if before is None or before.watermark is None else before.watermark
+    return UnknownLimit() if before is None or before.watermark is None else before.watermark
 
 
 def _lowest(limits: Iterator[Limit]) -> Limit:
     known: list[int] = []
     for limit in limits:
-        if isinstance(limit, Unknown):
+        if isinstance(limit, UnknownLimit):
             return limit
         if limit is not None:
             known.append(limit)
