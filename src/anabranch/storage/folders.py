@@ -1,7 +1,7 @@
 """Looks at, renames and removes files and folders while other processes may work in them."""
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH116, PTH118, PTH120, PTH206
+# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -10,70 +10,19 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from typing import Final
 
-from anabranch.errors import AlreadyExistsError, NotFoundError, StorageError, UnreadableFileError
+from anabranch.errors import AlreadyExistsError, NotFoundError, StorageError
 from anabranch.storage import files
+from anabranch.storage.links_out import ATTEMPTS, check_opened, open_regular
 from anabranch.storage.os_errors import translated
 from anabranch.storage.protocol import ObjectInfo
-
-ATTEMPTS: Final = 16
-"""Another process can take away what was just seen; this often in a row is no coincidence."""
-
-
-def open_regular(target: str, flags: int) -> int:
-    """Open a file as the built-in `open` does with its ``opener``; what is not a regular file is no object.
-
-    A pipe that somebody put in the place of a file would wait for its other end for ever.
-    """
-    descriptor = os.open(target, flags | os.O_NONBLOCK)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-    raise FileNotFoundError(errno.ENOENT, "it is not a regular file", target)
 
 
 def read_whole(target: str, root: str = "/") -> bytes:
     """Return the bytes of a file below a folder. Raises `OSError`, `UnreadableFileError`."""
     with open(target, "rb", buffering=0, opener=open_regular) as file:
-        check_way(file.fileno(), target, root)
+        check_opened(file.fileno(), target, root)
         return file.readall()
-
-
-def check_way(descriptor: int, target: str, root: str) -> None:
-    """Check the links that led to an open file, as `check_links`; a single question where there was none."""
-    try:
-        if os.readlink(f"/proc/self/fd/{descriptor}") == target:
-            return
-    except OSError:  # it is not Linux
-        pass
-    check_links(target, root)
-
-
-def check_links(target: str, root: str) -> None:
-    """Refuse a way out of `root` by a link that neither root nor this user made. Raises `UnreadableFileError`.
-
-    Whoever may write to a folder could show, or let change, what only others may read or write. A link that an
-    administrator made, to another disk say, is followed; so is whatever leads to `root` itself.
-    """
-    base, found = os.path.realpath(root), os.path.realpath(target)
-    if found == base or found.startswith(os.path.join(base, "")):
-        return
-    way = root
-    for name in os.path.relpath(target, root).split(os.sep):
-        way = os.path.join(way, name)
-        try:
-            status = os.lstat(way)
-        except OSError:
-            return  # there is nothing, or nothing more
-        if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
-            raise UnreadableFileError(
-                f"{way} is a link out of {root}, to {found}, that user {status.st_uid} made: it is not followed",
-                hint="Put what it leads to in its place; or make the link anew as root, or as who reads it, if it shall be followed.",
-            )
 
 
 def info_of(path: str, status: os.stat_result) -> ObjectInfo:

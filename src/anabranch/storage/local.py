@@ -2,7 +2,7 @@
 
 Symbolic links: names are checked by their text, so no name leads out of the root, but a link inside that root or
 this user made is followed when it is named, as every local program does. One that somebody else made is not followed out of the
-root: `anabranch.storage.folders.check_links`. What works on
+root: `anabranch.storage.links_out`. What works on
 whole folders (recursive listing, removal) never follows one: it shows or removes the link, not what
 lies behind it.
 """
@@ -25,16 +25,12 @@ from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage import files, names
 from anabranch.storage.files import FileSink
 from anabranch.storage.folders import (
-    ATTEMPTS,
-    check_links,
     check_rename,
-    check_way,
     entries_of,
     file_status,
     info_of,
     is_folder,
     move,
-    open_regular,
     publish,
     read_whole,
     remove_tree,
@@ -43,6 +39,7 @@ from anabranch.storage.folders import (
     sync_name,
     sync_removal,
 )
+from anabranch.storage.links_out import ATTEMPTS, check_links, check_opened, open_regular
 from anabranch.storage.os_errors import translated
 from anabranch.storage.protocol import ObjectInfo, Sink
 from anabranch.storage.requests import request, written
@@ -112,7 +109,7 @@ class LocalStorage:
         target = self._target(path)
         names.check_range(path, start, length)
         with translated("read", target), open(target, "rb", opener=open_regular) as file:
-            check_way(file.fileno(), target, self._root)
+            check_opened(file.fileno(), target, self._root)
             size = os.fstat(file.fileno()).st_size
             self._was_there = True
             file.seek(min(start, size))
@@ -143,7 +140,7 @@ class LocalStorage:
         with translated("read", target):
             file = open(target, "rb", opener=open_regular)  # noqa: SIM115 - the caller closes it
             try:
-                check_way(file.fileno(), target, self._root)
+                check_opened(file.fileno(), target, self._root)
             except BaseException:
                 file.close()
                 raise
