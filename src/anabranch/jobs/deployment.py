@@ -68,8 +68,7 @@ def deployment_of(job: Job, lake: Lake, code: str | None, operators: Operators |
     """Describe a job as it is now.
 
     Args:
-        code: version of its code.
-        operators: those with state; None if it has none.
+        operators: those with state; None if the job has none.
     """
     streams = {name: source for name, source in job.sources.items() if source.kind != "static"}
     identities = {

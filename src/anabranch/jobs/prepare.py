@@ -104,9 +104,7 @@ def prepare(job: Job, lake: Lake, run: Run, code: str | None, *, is_batch: bool)
     """Decide how a job is to run. Repeated, the result is the same.
 
     Args:
-        run: how to run it.
-        code: version of its code.
-        is_batch: whether none of its sources is a stream.
+        is_batch: whether none of the job's sources is a stream.
 
     Raises:
         NotFoundError: the table, branch or tag does not exist, or the positions at the tag are unknown.

@@ -64,7 +64,7 @@ def old_files(
     Files that are left alone are included, under the kind `FOREIGN`.
 
     Args:
-        partition_keys: its partition columns, in order.
+        partition_keys: the table's, in order.
         modified_until: epoch milliseconds.
         engine: lists the folders of partitions.
     """

@@ -92,7 +92,6 @@ def consumer_at(context: TableContext, position: Position, *, keep_previous: boo
     """Return a consumer that has read up to `position`.
 
     Args:
-        position: where it stands.
         keep_previous: keep from expiring also the snapshot before the next one: the rows that one may take away
             lie in files of that one. Needed by readers with ``scan.on-overwrite=changes``.
     """

@@ -69,7 +69,7 @@ def candidates(
     """Collect the candidates; nothing is changed.
 
     Args:
-        schema: its newest.
+        schema: the table's newest.
         history: the expiring snapshots, oldest first, at least one; and the first that stays.
         lists: the index of manifest lists.
         staying: names of lists that the refs which stay name too: they go into the index, to be read once.

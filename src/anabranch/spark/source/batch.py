@@ -120,7 +120,6 @@ class BatchWriter(DataSourceArrowWriter):
         What will be written is not known yet; it is expected to be as much as at the last append.
 
         Args:
-            overwrite: whether the rows replace others.
             slots: tasks that run side by side, if known.
 
         Raises:
