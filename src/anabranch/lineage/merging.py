@@ -42,7 +42,9 @@ def _properties(
     job: str, branch: TableContext, taken: SnapshotRef, head: Snapshot, commits: Sequence[Snapshot]
 ) -> Mapping[str, str]:
     try:
-        older = _expired(branch, taken.id, head.id)
+        # Where the first of them is there still, and so it was when it was read, none has expired.
+        is_whole = bool(commits) and commits[0].id == taken.id + 1
+        older = _Expired((), None) if is_whole else _expired(branch, taken.id, head.id)
     except AnabranchError as error:
         older = _Expired((), f"what expired of '{branch.title}' cannot be read: {error.message}")
     inputs, problems = _of_commits([*older.commits, *commits])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.refs.auto_tags import keep_due
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.refs.tags import parse_retained
@@ -126,7 +128,6 @@ class BranchMethods(TableView):
         from anabranch.lineage.overlap import duplicate_sources
 
         self._check_unpinned()
-        self._context.check_same_table()
         wishes = wishes_of(resolve, allow_source_overlap=allow_source_overlap)
         result = merge_branch(
             self._context,
@@ -138,7 +139,9 @@ class BranchMethods(TableView):
             origin=merged_origin,
         )
         if result.snapshot is not None:
-            keep_due(main_of(self._context), self.options, result.snapshot)
+            with reading(self._context.storage) as begin:
+                main, options = begin(partial(main_of, self._context)), begin(lambda: self.options)
+                keep_due(main(), options(), result.snapshot)
         return result
 
     def branch_lag(self, name: str) -> BranchLag:

@@ -198,7 +198,7 @@ def _commit(
         if snapshot is not None and _publish(context, snapshot, head, attempts):
             _check_still_present(context, snapshot, attempts)
             attempts.published()
-            context.snapshots.write_hint(snapshot.id)
+            context.snapshots.published(snapshot)
             return Committed(snapshot, repeated=False)
         following = None if head is None else _following(context, head)
         if following is None and head is not None and displace(context, head) is not None:

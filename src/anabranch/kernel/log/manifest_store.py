@@ -8,12 +8,13 @@ all columns requested so far; a request for others reads it again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
 import polars as pl
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
 from anabranch.format.records.layout import Layout
@@ -202,6 +203,11 @@ class ManifestStore:
     def fetch(self, metas: Sequence[ManifestFileMeta]) -> None:
         """Prefetch manifests into the cache in parallel; large ones are skipped."""
         self._raw_all([meta.file_name for meta in metas if meta.num_entries < _MANY], keep=True)
+
+    def fetch_delta(self, snapshot: Snapshot) -> None:
+        """Prefetch what a snapshot changed. What cannot be read is an error of whoever asks for it."""
+        with suppress(AnabranchError):
+            self.fetch(self.read_list(snapshot.delta_manifest_list))
 
     def raw(self, name: str, *, keep: bool = True) -> bytes:
         """Return the bytes of a manifest."""

@@ -45,10 +45,16 @@ def main_pin(branch_uuid: str, number: int) -> str:
     return f"{MERGE_PIN_PREFIX}{branch_uuid}-{number}"
 
 
-def pin_head(branch: TableContext, record: MergeRecord) -> bool:
-    """Tag the merged head on the branch; False if it has already expired."""
+def pin_head(branch: TableContext, record: MergeRecord, *, is_new: bool = False) -> bool:
+    """Tag the merged head on the branch; False if it has already expired.
+
+    Args:
+        branch: the branch.
+        record: the merge.
+        is_new: whether its record was put just now: nobody can have tagged the head for it before.
+    """
     name = branch_pin(record.number)
-    found = find_tag(branch, name)
+    found = None if is_new else find_tag(branch, name)
     if found is not None and found.snapshot.stamp == record.head.stamp:
         return True
     put_tag(branch, name, record.head)

@@ -89,12 +89,13 @@ def stream(ask: Callable[[T], R], items: Iterable[T], *, at: Storage | None = No
 def reading(storage: Storage) -> Iterator[Reading]:
     """Make requests of a store that do not wait for each other: at once if it is far, else when they are needed.
 
-    An answer that nobody asks for is not waited for, and its error is nobody's.
+    An answer that nobody asks for is not waited for, and its error is nobody's. They are few, and each may itself be many
+    side by side: so these are as many at a time as they would be by themselves.
     """
     if not storage.is_far:
         yield _when_needed
         return
-    pool = _pool(is_far=True)
+    pool = _pool(is_far=True, is_of_few=True)
     try:
         yield lambda ask: pool.submit(ask).result
     finally:
@@ -113,11 +114,17 @@ def afterwards(work: Callable[[], None], *, at: Storage) -> None:
     work()
 
 
-def _pool(*, is_far: bool) -> ThreadPoolExecutor:
-    """Make a pool for requests; its threads remember that they are of one, so that pools in pools stay small."""
+def _pool(*, is_far: bool, is_of_few: bool = False) -> ThreadPoolExecutor:
+    """Make a pool for requests; its threads remember that they are of one, so that pools in pools stay small.
+
+    Args:
+        is_far: whether the store is far away.
+        is_of_few: whether few requests are made in it, so that it need not be remembered.
+    """
     depth = getattr(_WITHIN, "depth", 0)
     at_once = AT_ONCE_FAR[min(depth, len(AT_ONCE_FAR) - 1)] if is_far else AT_ONCE
-    return ThreadPoolExecutor(at_once, initializer=partial(setattr, _WITHIN, "depth", depth + 1))
+    within = depth if is_of_few else depth + 1
+    return ThreadPoolExecutor(at_once, initializer=partial(setattr, _WITHIN, "depth", within))
 
 
 def _when_needed(ask: Callable[[], T], /) -> Callable[[], T]:

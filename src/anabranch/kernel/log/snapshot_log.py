@@ -51,6 +51,8 @@ _LOG = logging.getLogger(__name__)
 _STEPS_BEFORE_LISTING = 16
 _FIRST_AHEAD = (1, 16)
 """Snapshots read side by side at the beginning of a history; further down a bounded number ahead of whoever reads."""
+_DELTAS_AHEAD = 2_000
+"""Most snapshots whose changes are fetched with them: all of these are to be in the cache when they are asked for."""
 _LISTINGS = 16
 _FOREIGN_LINKS = 4
 """Most snapshots of other engines on top of each other that are checked as possible late writes."""
@@ -88,6 +90,13 @@ class SnapshotLog:
             raise CorruptTableError(f"holds snapshot {found.id}, expected {snapshot_id}", path=path)
         return found, data
 
+    def _find_with_delta(self, snapshot_id: int) -> tuple[Snapshot, bytes] | None:
+        """Return the same, and fetch what the snapshot changed: three requests one after the other, beside those of others."""
+        found = self._find_stored(snapshot_id)
+        if found is not None:
+            self._manifests.fetch_delta(found[0])
+        return found
+
     def get(self, snapshot_id: int) -> Snapshot:
         """Return the snapshot of that id. Raises `NotFoundError` naming the existing range."""
         found = self.find(snapshot_id)
@@ -111,24 +120,32 @@ class SnapshotLog:
         infos = self._storage.list(self._layout.snapshot_folder)
         return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
 
-    def head(self, known: Snapshot | None = None, *, strict: bool = False) -> Snapshot | None:
+    def head(
+        self, known: Snapshot | None = None, *, strict: bool = False, hint: int | None = None
+    ) -> Snapshot | None:
         """Return the newest snapshot, or None for a table without any.
 
         Args:
             known: a snapshot seen before, where the search begins.
+            hint: the hint, if it was read a moment ago; as it is not trusted, it may be of any age.
             strict: whether a newest snapshot deleted by hand is an error, not only a logged warning: for callers that
                 commit on top, which would hide the loss, or remove what only the newest may reach.
 
         Raises `CorruptTableError`.
         """
         with reading(self._storage) as begin:
-            start, find, hint = self._begin(known, begin)
+            start, find, hint = self._begin(known, begin, hint)
             found = None if start is None else self._newest_from(start, _STEPS_BEFORE_LISTING, find)
         if found is None:
             found = self._head_by_listing(hint)
             self._look_for_deleted(found, strict=strict)
         self._seen = found if self._storage.is_far else None
         return found
+
+    def published(self, snapshot: Snapshot) -> None:
+        """Take note of a snapshot that this process put on top: the search for the newest begins there. Writes the hint."""
+        self._seen = snapshot if self._storage.is_far else None
+        self.write_hint(snapshot.id)
 
     def _newest_from(
         self, start: Snapshot, most: int = sys.maxsize, find: _Find | None = None
@@ -203,7 +220,9 @@ class SnapshotLog:
         found = self.find(snapshot.id)
         return found if found is not None and found.stamp == snapshot.stamp else None
 
-    def _begin(self, known: Snapshot | None, begin: Reading) -> tuple[Snapshot | None, _Find, int | None]:
+    def _begin(
+        self, known: Snapshot | None, begin: Reading, hint: int | None
+    ) -> tuple[Snapshot | None, _Find, int | None]:
         """Return a current snapshot near the newest, how to find those around it, and the hint if it was read.
 
         No snapshot if neither `known` nor the hint is one.
@@ -215,7 +234,7 @@ class SnapshotLog:
                 return found, find, None
             hint = self.hinted_id()
         elif self._seen is None:
-            hint = self.hinted_id()
+            hint = self.hinted_id() if hint is None else hint
         else:
             # Most often it is the newest still: then one round tells, and else the hint costs no round more.
             hinting, seen = begin(self.hinted_id), self._seen
@@ -410,7 +429,12 @@ class SnapshotLog:
             below -= len(ids)
 
     def down_to(
-        self, newest: Snapshot, lowest: int, unread: Callable[[int, AnabranchError], None] | None = None
+        self,
+        newest: Snapshot,
+        lowest: int,
+        unread: Callable[[int, AnabranchError], None] | None = None,
+        *,
+        deltas: bool = False,
     ) -> Iterator[Snapshot]:
         """Yield `newest` and its ancestors down to id `lowest`, read in parallel; for callers that want them all.
 
@@ -419,10 +443,11 @@ class SnapshotLog:
             lowest: the lowest id.
             unread: told of the ids of damaged ones, which are left out: history goes on below them. Without it they
                 raise `CorruptTableError`.
+            deltas: whether their changes will be asked for: then these are fetched with them, if the store is far away.
         """
         yield newest
         if unread is None:
-            yield from (snapshot for snapshot, _ in self.stored_below(newest, lowest))
+            yield from (snapshot for snapshot, _ in self.stored_below(newest, lowest, deltas=deltas))
             return
         parent = newest.properties.get(PARENT_PROPERTY)
         damaged = set[int]()
@@ -444,15 +469,28 @@ class SnapshotLog:
                 yield found
             parent = None if found is None else found.properties.get(PARENT_PROPERTY)
 
-    def stored_below(self, newest: Snapshot, lowest: int = 1) -> Iterator[tuple[Snapshot, bytes]]:
-        """Yield a snapshot's ancestors, newest first, down to `lowest` or the first gap, with their file contents."""
+    def stored_below(
+        self, newest: Snapshot, lowest: int = 1, *, deltas: bool = False
+    ) -> Iterator[tuple[Snapshot, bytes]]:
+        """Yield a snapshot's ancestors, newest first, down to `lowest` or the first gap, with their file contents.
+
+        Args:
+            newest: where to begin.
+            lowest: the lowest id.
+            deltas: as for `down_to`.
+        """
         parent = newest.properties.get(PARENT_PROPERTY)
         ids = range(newest.id - 1, max(lowest, 1) - 1, -1)
-        for found in stream(self._find_stored, ids, at=self._storage):
-            if found is None or parent not in (None, found[0].stamp):
-                return
-            yield found
-            parent = found[0].properties.get(PARENT_PROPERTY)
+        with_delta = deltas and self._storage.is_far and len(ids) <= _DELTAS_AHEAD
+        find = self._find_with_delta if with_delta else self._find_stored
+        with reading(self._storage) as begin:
+            if with_delta:
+                begin(partial(self._manifests.fetch_delta, newest))
+            for found in stream(find, ids, at=self._storage):
+                if found is None or parent not in (None, found[0].stamp):
+                    return
+                yield found
+                parent = found[0].properties.get(PARENT_PROPERTY)
 
     def write_hint(self, snapshot_id: int) -> None:
         """Update the LATEST hint; failing to write it is not an error.

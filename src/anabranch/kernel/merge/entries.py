@@ -113,12 +113,13 @@ class MergeEntries:
         known = self._versions
         if schema_id not in known:
             written = self.branch.schemas.get(schema_id)
-            schemas = self.base.context.schemas
-            same = schemas.find(schema_id)
+            # Those of the state that is merged into: a later version is none of it.
+            schemas, newest = self.base.context.schemas, self.base.schema.id
+            same = schemas.find(schema_id) if schema_id <= newest else None
             if same == written:
                 known[schema_id] = written, written
             else:
-                older = (schemas.find(i) for i in reversed(schemas.ids()))
+                older = (schemas.find(i) for i in range(newest, -1, -1))
                 under = declared_as(written, self.merged, [found for found in older if found is not None])
                 known[schema_id] = None if under is None else (written, under)
         return known[schema_id]

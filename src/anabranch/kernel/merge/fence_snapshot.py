@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
@@ -12,13 +14,24 @@ from anabranch.kernel.merge.actions import Nothing
 from anabranch.kernel.provenance.past import past_since
 
 
-def put_fence(branch: TableContext, record: MergeRecord) -> bool:
+def put_fence(
+    branch: TableContext,
+    record: MergeRecord,
+    newest: Callable[[], Snapshot | None],
+    known: Snapshot | None = None,
+) -> bool:
     """Commit the fence unless it exists; False if a compaction that may not know of the record came in between.
 
     A branch that was main until that was undone takes no commits. Its seal is the fence: whatever began before collides
     with it, also if the branch becomes main again.
+
+    Args:
+        branch: the branch.
+        record: the merge.
+        newest: the branch's newest snapshot, looked for since the record is there.
+        known: a snapshot seen before, as `commit` takes it.
     """
-    head = branch.snapshots.head()
+    head = newest()
     fence = None if head is None else _find_fence(branch, record, head)
     if fence is None and head is not None:
         pointer = is_replaced_by(branch, head)
@@ -26,7 +39,9 @@ def put_fence(branch: TableContext, record: MergeRecord) -> bool:
             fence = head
     if fence is None:
         action = Nothing({FENCE_PROPERTY: str(record.number)})
-        fence = commit(branch, CommitRequest(action, CommitIdentity.batch(branch.runtime))).snapshot
+        fence = commit(
+            branch, CommitRequest(action, CommitIdentity.batch(branch.runtime)), known_head=known
+        ).snapshot
     assert fence is not None, "it was committed just now"
     between = past_since(branch, fence, _head_of(branch, record))
     return between.reaches_base and not any(

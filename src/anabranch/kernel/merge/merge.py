@@ -19,6 +19,7 @@ and begins again with what is left. History is never deleted or rewritten.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -93,18 +94,23 @@ def merge_branch(
             f"branches are merged into main, not into branch '{main.branch}'",
             hint="open the table without naming a branch.",
         )
-    merging = _Merging(main_of(main), name, wishes or MergeRequest(), overlap, audit, origin)
-    if dry_run:
-        return merging.preview()
-    for _ in range(_ROUNDS):
-        try:
-            result = merging.attempt()
-        except CommitConflictError as error:
-            if not is_only(error, MERGED_MEANWHILE):
-                raise
-            continue
-        if result is not None:
-            return result
+    with reading(main.storage) as begin:
+        # Which branch has the name does not depend on what is main.
+        is_same, newest = begin(main.check_same_table), begin(partial(main_of, main))
+        opened = begin(partial(open_branch, main, name))
+        is_same()
+        merging = _Merging(newest(), name, wishes or MergeRequest(), overlap, audit, origin)
+        if dry_run:
+            return merging.preview(opened())
+        for number in range(_ROUNDS):
+            try:
+                result = merging.attempt(open_branch(merging.main, name) if number else opened())
+            except CommitConflictError as error:
+                if not is_only(error, MERGED_MEANWHILE):
+                    raise
+                continue
+            if result is not None:
+                return result
     raise CommitRetriesExhaustedError(
         f"merging '{name}' into '{main.title}' was begun {_ROUNDS} times, and others merged or compacted the branch "
         "each time",
@@ -129,9 +135,9 @@ class _Merging:
         if self.main.branch == self.name:
             raise InvalidInputError(f"branch '{self.name}' is the main branch of '{self.main.name}'")
 
-    def preview(self) -> MergeResult:
+    def preview(self, branch: TableContext) -> MergeResult:
         """Return what a merge would do now."""
-        branch, head = self._branch()
+        head = _head_of(branch)
         planner = self._planner(branch, head, merge_log(branch), _newest_schema(branch).id)
         plan = planner.plan(_newest(self.main))
         return MergeResult(
@@ -142,38 +148,50 @@ class _Merging:
             dry_run=True,
         )
 
-    def attempt(self) -> MergeResult | None:
-        """Run one round; None to start over."""
-        branch = open_branch(self.main, self.name)
+    def attempt(self, branch: TableContext) -> MergeResult | None:
+        """Run one round on the branch as it was opened for it; None to start over."""
+        main = self.main
         # A merge that is begun between head and log takes the number that the log calls the next one.
         with reading(branch.storage) as begin:
             finding, reading_log = begin(partial(_head_of, branch)), begin(partial(merge_log, branch))
-            for context in (branch, self.main):
-                begin(context.schemas.latest)  # looked at again below, in one round instead of two
+            schemas = [begin(context.schemas.latest) for context in (main, branch)]
+            hint = begin(main.snapshots.hinted_id)
             head = finding()
             if self.audit:
                 check_audited(branch, head, self.audit)
             log = reading_log()
-        if log.under_way:
-            for record in log.under_way:
-                self._finished = self._complete(branch, head, log, record) or self._finished
-            return None
-        base = _newest(self.main)  # after the log, so that the plan notices a merge between the two
-        schema_id = _newest_schema(branch).id
-        planner = self._planner(branch, head, log, schema_id)
-        plan = planner.plan(base)
-        refuse(plan, self.name)
-        if not plan.is_needed:
-            return self._finished or MergeResult(self.name)
-        record = MergeRecord(
-            log.next_number,
-            head,
-            schema_id,
-            _ref(self.main, base.snapshot),
-            self.wishes,
-            self.main.runtime.clock.now_millis(),
-        )
-        return self._carry_out(branch, record, planner) if put_record(branch, record) else None
+            if log.under_way:
+                for record in log.under_way:
+                    self._finished = self._complete(branch, head, log, record) or self._finished
+                return None
+            # Main's newest after the log, so that the plan notices a merge between the two; its hint is of any age.
+            newest = _needed(main, main.snapshots.head(hint=hint()))
+            base = Base(main, newest, _not_older(main, schemas[0](), newest))
+            schema_id = _not_older(branch, schemas[1](), head).id
+            # What the snapshots were read with is what is stored, asked once they were: then commits on just these need
+            # not ask again.
+            known = _Known(
+                (head, begin(partial(branch.schemas.look_again, schema_id))),
+                (newest, begin(partial(main.schemas.look_again, base.schema.id))),
+            )
+            # What the commits of the fence and of the merge are made from, and the schema that the branch began with.
+            begin(partial(branch.manifests.of_snapshot, head))
+            begin(partial(main.manifests.of_snapshot, newest))
+            begin(lambda: branch.schemas.fetch([fork_of(branch).schema_id]))
+            planner = self._planner(branch, head, log, schema_id)
+            plan = planner.plan(base)
+            refuse(plan, self.name)
+            if not plan.is_needed:
+                return self._finished or MergeResult(self.name)
+            record = MergeRecord(
+                log.next_number,
+                head,
+                schema_id,
+                _ref(main, base.snapshot),
+                self.wishes,
+                main.runtime.clock.now_millis(),
+            )
+            return self._carry_out(branch, record, planner, known) if put_record(branch, record) else None
 
     def _gate(self, branch: TableContext, head: Snapshot) -> tuple[MergeConflict, ...]:
         """Return the conflicts of the requested audit, if it was not passed."""
@@ -183,10 +201,6 @@ class _Merging:
         except CommitConflictError as error:
             return tuple(MergeConflict(c.kind, c.message, c.hint) for c in error.conflicts)
         return ()
-
-    def _branch(self) -> tuple[TableContext, Snapshot]:
-        branch = open_branch(self.main, self.name)
-        return branch, _head_of(branch)
 
     def _planner(self, branch: TableContext, head: Snapshot, log: MergeLog, schema_id: int) -> MergePlanner:
         notes = find_notes(branch, log.noted)
@@ -282,34 +296,83 @@ class _Merging:
     # Carrying it out
 
     def _carry_out(
-        self, branch: TableContext, record: MergeRecord, planner: MergePlanner
+        self,
+        branch: TableContext,
+        record: MergeRecord,
+        planner: MergePlanner,
+        known: _Known | None = None,
     ) -> MergeResult | None:
-        """Steps 3 to 6; None if it was overtaken."""
-        if not pin_head(branch, record) or not put_fence(branch, record):
-            self._give_up(branch, record)
-            return None
-        before = _newest_schema(self.main)
-        made = self._commit(branch, record, planner)
+        """Steps 3 to 6; None if it was overtaken.
+
+        Args:
+            branch: the branch.
+            record: the merge.
+            planner: plans it.
+            known: what it was planned on, if this call has put the record.
+        """
+        with reading(branch.storage) as begin:
+            # To tell what the merge changes of main's schema: so it is asked any time before.
+            asking = begin(partial(_newest_schema, self.main))
+            # The fence is looked for once the record is there, so that may be beside the tag.
+            head = None if known is None else known.of_branch()
+            newest = begin(partial(branch.snapshots.head, head))
+            is_pinned = pin_head(branch, record, is_new=known is not None)
+            if not is_pinned or not put_fence(branch, record, newest, head):
+                self._give_up(branch, record)
+                return None
+            before = asking()
+        made = self._commit(branch, record, planner, known)
         if made is None or made.commit_identifier != record.number:
             return None
-        if not is_marker(made):
-            pin_result(self.main, branch.branch_uuid, record.number, made)
-        put_end(branch, end_of(self.main, made))
         if is_marker(made):
+            put_end(branch, end_of(self.main, made))
             return None
-        planner.keep_notes(record.number)
+        with reading(branch.storage) as begin:
+            ending = begin(partial(self._put_end, branch, record, made))
+            notes = planner.notes()
+            ending()
+            planner.keep_notes(record.number, notes)
         changes = tuple(changes_between(before, self.main.schemas.get(made.schema_id)))
         return MergeResult(
             self.name, made, record.number, merged_partitions(self.main, made), schema_changes=changes
         )
 
-    def _commit(self, branch: TableContext, record: MergeRecord, planner: MergePlanner) -> Snapshot | None:
+    def _put_end(self, branch: TableContext, record: MergeRecord, made: Snapshot) -> None:
+        """Pin the result of a merge, and then record how it ended."""
+        pin_result(self.main, branch.branch_uuid, record.number, made)
+        put_end(branch, end_of(self.main, made))
+
+    def _commit(
+        self, branch: TableContext, record: MergeRecord, planner: MergePlanner, known: _Known | None
+    ) -> Snapshot | None:
         request = CommitRequest(
             Merge(planner, self.name, self.origin),
             _identity(branch, record.number),
             floor=self._before(record),
         )
-        return commit(self.main, request).snapshot
+        head = None if known is None else known.of_main()
+        return commit(self.main, request, known_head=head).snapshot
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The newest snapshot of both sides, each with whether the schema read with it was stored when it had been read.
+
+    A backup from before that schema, put back meanwhile, does not have that snapshot, or has the schema as well.
+    """
+
+    branch: tuple[Snapshot, Callable[[], bool]]
+    main: tuple[Snapshot, Callable[[], bool]]
+
+    def of_branch(self) -> Snapshot | None:
+        """The branch's snapshot, if the schema is what is stored."""
+        snapshot, is_stored = self.branch
+        return snapshot if is_stored() else None
+
+    def of_main(self) -> Snapshot | None:
+        """Main's snapshot, if the schema is what is stored."""
+        snapshot, is_stored = self.main
+        return snapshot if is_stored() else None
 
 
 def _head_of(branch: TableContext) -> Snapshot:
@@ -334,13 +397,22 @@ def _ref(context: TableContext, snapshot: Snapshot | None) -> SnapshotRef:
 
 
 def _newest(main: TableContext) -> Base:
-    head = main.snapshots.head()
+    return Base(main, _needed(main, main.snapshots.head()), _newest_schema(main))
+
+
+def _needed(main: TableContext, head: Snapshot | None) -> Snapshot:
     if head is None:
         raise NotFoundError(
             f"'{main.title}' has no snapshots any more, not even the one that the branch began with",
             hint="put the branch in the place of main.",
         )
-    return Base(main, head, _newest_schema(main))
+    return head
+
+
+def _not_older(context: TableContext, schema: TableSchema | None, head: Snapshot) -> TableSchema:
+    """Return a schema that was the newest a moment ago, or the newest: at least that of the snapshot."""
+    is_as_new = schema is not None and schema.id >= head.schema_id
+    return schema if schema is not None and is_as_new else _newest_schema(context)
 
 
 def _newest_schema(context: TableContext) -> TableSchema:

@@ -21,6 +21,7 @@ from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.merge_record import Choice, MergeLog, MergeRequest
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import MERGE_USER, MergeFacts
 from anabranch.kernel.merge.branch_side import BranchSide
 from anabranch.kernel.merge.cases import Case, conflict_of
@@ -28,9 +29,10 @@ from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.entries import SCHEMA_REWRITE_NEEDED, MergeEntries, Share
 from anabranch.kernel.merge.schema import MergedSchema, merge_schemas
 from anabranch.kernel.merge.state import MergeState, descent_conflict, merge_state
+from anabranch.kernel.provenance.births import Births
 from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
 from anabranch.kernel.provenance.coverage import Origin
-from anabranch.kernel.provenance.notes import Notes, keep_notes
+from anabranch.kernel.provenance.notes import Notes, keep_notes, made_notes
 from anabranch.kernel.provenance.past import Past, counting, past_since
 from anabranch.kernel.provenance.sides import Side
 
@@ -147,6 +149,8 @@ class MergePlanner:
         self._main: Past | None = self._notes.of_main
         self._on: TableContext | None = None
         self._marks: MarksReader | None = None
+        self._last: tuple[tuple[TableContext, str, TableSchema], MergePlan] | None = None
+        """The state of main that was planned on last, and the plan."""
 
     def origin_of(self, plan: MergePlan, origin: Origin) -> Mapping[str, str]:
         """Return the lineage properties of a merge's snapshot; empty if it adds no files."""
@@ -154,22 +158,22 @@ class MergePlanner:
             return {}
         return origin(self._branch, plan.taken, self._head, plan.commits)
 
-    def keep_notes(self, number: int) -> None:
-        """Keep what was found, once merge `number` is done, for the next merge of the branch. It is no loss if it fails."""
+    def notes(self) -> Notes | None:
+        """Return what was found, for the next merge of the branch; None if that is not much, or cannot be read."""
         if self._main is None or self._on is None:
-            return
+            return None
         files = self._side.files
         with suppress(AnabranchError):
-            keep_notes(
-                self._branch,
-                number,
-                self._notes,
-                main=self._on,
-                past=self._main,
-                own=files.past,
-                born=files.born,
-                replaces=self._log.noted,
+            return made_notes(
+                self._branch, self._notes, main=self._on, past=self._main, own=files.past, born=files.born
             )
+        return None
+
+    def keep_notes(self, number: int, notes: Notes | None) -> None:
+        """Keep what was found, once merge `number` is done. It is no loss if it fails."""
+        if notes is not None:
+            with suppress(AnabranchError):
+                keep_notes(self._branch, number, notes, replaces=self._log.noted)
 
     def plan(self, base: Base) -> MergePlan:
         """Plan the merge on a state of main.
@@ -181,10 +185,17 @@ class MergePlanner:
         assert base.snapshot is not None, "main has the snapshot that the branch began with"
         if self._marks is None or self._on != base.context:
             self._on, self._marks = base.context, MarksReader(base.context, self._notes.marks)
-        self._main = past_since(base.context, base.snapshot, self._fork.snapshot, known=self._main)
-        found = merge_state(
-            base.context, self._main, self._branch, self._log, self._side.files.born, marks_by=self._marks
-        )
+        state = (base.context, base.snapshot.stamp, base.schema)
+        if self._last is not None and self._last[0] == state:
+            return self._last[1]  # nothing that is planned with has changed
+        with reading(base.context.storage) as begin:
+            plan = self._plan(base, base.snapshot, begin(lambda: self._side.files.born))
+        self._last = state, plan
+        return plan
+
+    def _plan(self, base: Base, newest: Snapshot, born: Callable[[], Births]) -> MergePlan:
+        self._main = past_since(base.context, newest, self._fork.snapshot, known=self._main, deltas=True)
+        found = merge_state(base.context, self._main, self._branch, self._log, born(), marks_by=self._marks)
         if found is None:
             return MergePlan((_merged_meanwhile(self._branch.title),))
         refusal = descent_conflict(base.context, self._branch, found)

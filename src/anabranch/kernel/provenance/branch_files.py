@@ -48,7 +48,7 @@ class BranchFiles:
     def past(self) -> Past:
         """The branch's snapshots since its fork, as far as they are retained or noted."""
         fork = fork_of(self.branch).snapshot
-        return past_since(self.branch, self.head, fork, known=self.notes.of_branch)
+        return past_since(self.branch, self.head, fork, known=self.notes.of_branch, deltas=True)
 
     @lazy
     def _noted(self) -> int:

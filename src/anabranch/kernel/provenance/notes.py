@@ -103,33 +103,23 @@ def find_notes(branch: TableContext, numbers: Sequence[int]) -> Notes:
     return Notes()
 
 
-def keep_notes(
-    branch: TableContext,
-    number: int,
-    before: Notes,
-    *,
-    main: TableContext,
-    past: Past,
-    own: Past,
-    born: Births,
-    replaces: Sequence[int] = (),
-) -> None:
-    """Write the notes of a merge that is done, if the next one has enough of them.
+def made_notes(
+    branch: TableContext, before: Notes, *, main: TableContext, past: Past, own: Past, born: Births
+) -> Notes | None:
+    """Return the notes of a merge, if the next one has enough of them; else None.
 
     Args:
-        number: of the merge.
         before: the notes that it used.
         main: the main branch.
         past: main's snapshots since the fork, up to those that the merge met.
         own: the branch's snapshots since the fork, up to the one that was merged.
         born: births of the branch's files up to that one.
-        replaces: numbers of merges whose notes are not needed any more.
 
     Raises `AnabranchError`: they could not be made, and the next merge reads everything.
     """
     fresh = len(past.snapshots) - len(before.main) + len(own.snapshots) - len(before.own)
     if not (past.reaches_base and own.reaches_base) or fresh < WORTH:
-        return
+        return None
     user = f"{MERGE_USER}{branch.branch_uuid}"
     others = [snapshot for snapshot in past.snapshots if snapshot.commit_user != user]
     unknown = [snapshot for snapshot in others if marks_key(snapshot) not in before.added]
@@ -138,8 +128,21 @@ def keep_notes(
     for snapshot, delta in zip(unknown, deltas, strict=True):
         marks[marks_key(snapshot)] = marks_of(main, snapshot, delta)
         added[marks_key(snapshot)] = tuple(delta.adds().df["file_name"])
-    made = Notes(past.snapshots, marks, added, own.snapshots, born.known)
-    branch.storage.put(_path(branch, number), _to_bytes(branch, made), durable=False)
+    return Notes(past.snapshots, marks, added, own.snapshots, born.known)
+
+
+def keep_notes(branch: TableContext, number: int, notes: Notes, *, replaces: Sequence[int] = ()) -> None:
+    """Write the notes of a merge that is done.
+
+    Args:
+        branch: the branch.
+        number: of the merge.
+        notes: its notes.
+        replaces: numbers of merges whose notes are not needed any more.
+
+    Raises `StorageError`: they could not be written, and the next merge reads everything.
+    """
+    branch.storage.put(_path(branch, number), _to_bytes(branch, notes), durable=False)
     branch.storage.delete_many([_path(branch, old) for old in replaces if old != number])
 
 

@@ -31,7 +31,12 @@ class Past:
 
 
 def past_since(
-    context: TableContext, head: Snapshot, base: SnapshotRef, *, known: Past | None = None
+    context: TableContext,
+    head: Snapshot,
+    base: SnapshotRef,
+    *,
+    known: Past | None = None,
+    deltas: bool = False,
 ) -> Past:
     """Return the snapshots of a branch from `head` down to the base, or to where history was expired.
 
@@ -40,29 +45,35 @@ def past_since(
         base: the snapshot to go back to; its branch is ignored, as branches copy each other's past.
         known: the result for an older head, so that only later snapshots are read. Not used if that head is not in the
             past of this one.
+        deltas: whether what they changed will be asked for, as for `SnapshotLog.down_to`.
     """
     if head.id < base.id:
         return Past((), reaches_base=False, base_is_other=True)
+    if _is_next(head, base):
+        return Past((head,), reaches_base=True)  # whether the base is there or not, nothing else was below it
     if known is not None and known.snapshots and known.snapshots[-1].id <= head.id:
-        joined = _joined(context, head, known)
+        joined = _joined(context, head, known, deltas=deltas)
         if joined is not None:
             return joined
     found: list[Snapshot] = []
-    for snapshot in context.snapshots.down_to(head, base.id):
+    for snapshot in context.snapshots.down_to(head, base.id, deltas=deltas):
         if snapshot.id <= base.id:
             is_base = snapshot.id == base.id and snapshot.stamp == base.stamp
             return Past(tuple(reversed(found)), reaches_base=is_base, base_is_other=not is_base)
         found.append(snapshot)
-    oldest = found[-1] if found else head
     # The base itself may have expired: its child tells.
-    is_next = oldest.id == base.id + 1 and oldest.properties.get(PARENT_PROPERTY) == base.stamp
-    return Past(tuple(reversed(found)), reaches_base=is_next)
+    return Past(tuple(reversed(found)), reaches_base=_is_next(found[-1] if found else head, base))
 
 
-def _joined(context: TableContext, head: Snapshot, known: Past) -> Past | None:
+def _is_next(snapshot: Snapshot, base: SnapshotRef) -> bool:
+    """Whether a snapshot says that it was built on the base."""
+    return snapshot.id == base.id + 1 and snapshot.properties.get(PARENT_PROPERTY) == base.stamp
+
+
+def _joined(context: TableContext, head: Snapshot, known: Past, *, deltas: bool) -> Past | None:
     """Return what is known, and what came after it; None if the newest known is not found below the head."""
     newest, found = known.snapshots[-1], list[Snapshot]()
-    for snapshot in context.snapshots.down_to(head, newest.id):
+    for snapshot in context.snapshots.down_to(head, newest.id, deltas=deltas):
         if (snapshot.id, snapshot.stamp) == (newest.id, newest.stamp):
             return replace(known, snapshots=(*known.snapshots, *reversed(found)))
         found.append(snapshot)
