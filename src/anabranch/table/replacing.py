@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.log.main_branch import as_main
 from anabranch.option_kinds import parse_duration
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
+    from anabranch.format.records.main_pointer import MainPointer
     from anabranch.kernel.replacement.request import ExpectedMain
     from anabranch.kernel.replacement.result import ReplaceResult
 
@@ -68,7 +70,6 @@ class ReplaceMethods(TableView):
         from anabranch.lineage.only_on_main import only_on_main
 
         self._check_unpinned()
-        self._context.check_same_table()
         is_main = self._context.main_generation is not None
         seen_as_main = self._context.branch_uuid if is_main else None
         wishes = Replacement(
@@ -85,12 +86,14 @@ class ReplaceMethods(TableView):
         )
         if mode not in ("pointer", "commit"):
             raise InvalidInputError(f"main can be replaced in the mode 'pointer' or 'commit', not '{mode}'")
+        if dry_run or mode == "commit":
+            self._context.check_same_table()
         if dry_run:
             return planned(self._follow(), wishes, as_commit=mode == "commit")
         if mode == "commit":
             return replace_content(self._follow(), wishes)
         made, repeated = replace_main(self._context, wishes)
-        self._follow()
+        self._moved_on(made, is_newest=not repeated)
         if REPLACED_MAIN_TIME_RETAINED.of(self.options) == 0:
             release_due(self._context, 0)
         return ReplaceResult.of(made, repeated=repeated)
@@ -124,8 +127,15 @@ class ReplaceMethods(TableView):
         self._check_unpinned()
         self._context.check_same_table()
         made, repeated = undo_replace(self._context, number, alone=alone, by=by, reason=reason)
-        self._follow()
+        self._moved_on(made, is_newest=not repeated)
         return ReplaceResult.of(made, repeated=repeated)
+
+    def _moved_on(self, made: MainPointer, *, is_newest: bool) -> None:
+        """Follow main after a decision; one that was made just now is the newest that is known."""
+        if is_newest and self._context.main_generation is not None:
+            self._context, self._last = as_main(self._context, made.main.name, made.generation), None
+        else:
+            self._follow()
 
 
 def wait_millis(wait: str | bool | None) -> int | None:

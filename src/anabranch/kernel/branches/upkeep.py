@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.format.records.fork import FORK_FILE
@@ -16,7 +17,7 @@ from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.fork_pins import ForkPinCare, tend_fork_pins
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.merge_pins import MergePinCare, tend_merge_pins
-from anabranch.kernel.log.parallel import stream
+from anabranch.kernel.log.parallel import reading, stream
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.log.ref_log import find_tags, tag_names
 from anabranch.kernel.log.store_clock import removal_time
@@ -148,10 +149,14 @@ def drop_expired(main: TableContext, target: TableContext, fork: SnapshotRef) ->
     A replacement that died may have put them when their files were gone already. One that is under way loses
     only expired snapshots. A current or former main keeps its past, and expires it by itself.
     """
-    numbers = [number for number in target.snapshots.ids() if number < fork.id]
-    if not numbers or _is_or_was_main(main, target):
-        return
-    oldest = min(main.snapshots.ids(), default=0)  # a main without any has lost them: they did not expire
+    with reading(main.storage) as begin:
+        # In whatever order: what main had expired when it was looked at stays so, and what is copied later is newer.
+        listed, of_main = begin(target.snapshots.ids), begin(main.snapshots.ids)
+        is_of_main = begin(partial(_is_or_was_main, main, target))
+        numbers = [number for number in listed() if number < fork.id]
+        if not numbers or is_of_main():
+            return
+        oldest = min(of_main(), default=0)  # a main without any has lost them: they did not expire
     for number in numbers:
         copy = target.snapshots.find(number) if number < oldest else None
         if copy is not None:

@@ -8,8 +8,9 @@ else of a deleted one: a pin without a branch was left by a process that died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError
 from anabranch.format.records.fork import Fork
@@ -17,7 +18,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import stream
+from anabranch.kernel.log.parallel import reading, stream
 from anabranch.kernel.log.ref_log import delete_tags, find_tag, put_tag, tag_times
 from anabranch.kernel.log.store_clock import day_old
 
@@ -99,59 +100,93 @@ class ForkPinCare:
 
 
 def tend_fork_pins(
-    main: TableContext, branches: Sequence[TableContext] | None = None, *, dry_run: bool = False
+    main: TableContext,
+    branches: Sequence[TableContext] | None = None,
+    *,
+    dry_run: bool = False,
+    release: bool = True,
 ) -> ForkPinCare:
     """Put back what others removed, and remove what those left that died while they made or deleted a branch.
 
     Args:
         main: the main branch.
         branches: all others, as they were found; None to look for them.
+        release: whether to look for what is to be removed.
     """
     if branches is None:
         branches = [main.on_branch(name) for name in branch_names(main)]
-    pinned = {name: made for name, made in tag_times(main).items() if is_fork_pin(name)}
-    restored, lost, needed = [], [], set()
-    is_known = True
-    for branch, has_pin in zip(branches, stream(_has_pin, branches, at=main.storage), strict=True):
-        name = branch.branch or ""
-        try:
-            if branch.fork is None or (main.branch == name):
-                continue
-        except CorruptTableError:
-            is_known = False  # so any pin may be the one of this branch
-            continue
-        pin = fork_pin(branch.fork.branch_uuid)
-        is_on_main = belongs_on_main(branch.fork, branch, main)
-        if is_on_main:
-            needed.add(pin)
+    with reading(main.storage) as begin:
         # Only branches that were found before main's tags were listed have to have one there.
-        missing = [*([main] if is_on_main and pin not in pinned else []), *([] if has_pin else [branch])]
-        missing = [side for side in missing if not side.storage.exists(side.layout.tag_path(pin))]
-        if not missing or state_of(branch) is not BranchState.READY:
+        times = begin(partial(tag_times, main))
+        begun = [begin(partial(getattr, branch, "fork")) for branch in (main, *branches)]
+        pinned = {name: made for name, made in times().items() if is_fork_pin(name)}
+        tended = partial(_tended, main, pinned.keys())
+        asked = zip(branches, begun[1:], strict=True)
+        found = [*zip(branches, stream(tended, asked, at=main.storage), strict=True)]
+    needed = {one.needed for _, one in found}
+    is_known = not any(one.is_unknown for _, one in found)  # else any pin may be the one of that branch
+    restored, lost = [], []
+    for branch, one in found:
+        if not one.missing:
             continue
-        try:
-            snapshot = fork_snapshot(branch, main)
-        except CorruptTableError:
-            continue  # `repair` may restore the branch first
-        if snapshot is None or not _is_readable(main, snapshot):
+        name, fork = branch.branch or "", branch.fork
+        if fork is None or one.snapshot is None or not _is_readable(main, one.snapshot):
             lost.append(name)
             continue
-        for side in missing if not dry_run else ():
-            pin_fork(side, branch.fork.branch_uuid, snapshot)
+        for side in one.missing if not dry_run else ():
+            pin_fork(side, fork.branch_uuid, one.snapshot)
         restored.append(name)
-    released = day_old(main, {p: made for p, made in pinned.items() if is_known and p not in needed})
+    unneeded = {name: made for name, made in pinned.items() if is_known and name not in needed}
+    released = day_old(main, unneeded) if release else []
     if not dry_run:
         delete_tags(main, released)
     return ForkPinCare(tuple(restored), tuple(lost), tuple(released))
 
 
-def _has_pin(branch: TableContext) -> bool:
-    """Whether the pin on the branch itself is there; also if it is not known what it is called."""
+@dataclass(frozen=True, slots=True)
+class _Tended:
+    """Result for one branch."""
+
+    needed: str | None = None
+    """The pin that main needs."""
+    is_unknown: bool = False
+    """Whether it cannot be read what the branch began with."""
+    missing: tuple[TableContext, ...] = ()
+    """Where a pin is to be put back."""
+    snapshot: Snapshot | None = None
+    """The snapshot it is to hold; None if that is lost."""
+
+
+def _tended(
+    main: TableContext, pinned: Collection[str], asked: tuple[TableContext, Callable[[], Fork | None]]
+) -> _Tended:
+    """Look for the pins of a branch, given those that main has, and how to wait for its fork record."""
+    branch, asking = asked
     try:
-        uuid = None if branch.fork is None else branch.fork.branch_uuid
+        fork = asking()
     except CorruptTableError:
-        return True
-    return uuid is None or branch.storage.exists(branch.layout.tag_path(fork_pin(uuid)))
+        return _Tended(is_unknown=True)
+    if fork is None or main.branch == branch.branch:
+        return _Tended()
+    pin = fork_pin(fork.branch_uuid)
+    with reading(main.storage) as begin:
+        there = begin(lambda: branch.storage.exists(branch.layout.tag_path(pin)))
+        is_on_main = belongs_on_main(fork, branch, main)
+        missing = [*([main] if is_on_main and pin not in pinned else []), *([] if there() else [branch])]
+    tended = _Tended(pin if is_on_main else None)
+    missing = [side for side in missing if not side.storage.exists(side.layout.tag_path(pin))]
+    if not missing:
+        return tended
+    # The state once the pin is missing: a deletion marks the branch first and removes main's pin later.
+    with reading(main.storage) as begin:
+        state, finding = begin(partial(state_of, branch)), begin(partial(fork_snapshot, branch, main))
+        if state() is not BranchState.READY:
+            return tended
+        try:
+            snapshot = finding()
+        except CorruptTableError:
+            return tended  # `repair` may restore the branch first
+    return replace(tended, missing=tuple(missing), snapshot=snapshot)
 
 
 def belongs_on_main(fork: Fork, branch: TableContext, main: TableContext) -> bool:
@@ -162,8 +197,10 @@ def belongs_on_main(fork: Fork, branch: TableContext, main: TableContext) -> boo
     """
     if fork.snapshot.branch_uuid == main.branch_uuid:
         return True
-    theirs = branch.schemas.find(fork.schema_id)
-    return theirs is None or main.schemas.find(fork.schema_id) == theirs
+    with reading(main.storage) as begin:
+        theirs, ours = (begin(partial(side.schemas.find, fork.schema_id)) for side in (branch, main))
+        written = theirs()
+        return written is None or ours() == written
 
 
 def _is_readable(main: TableContext, snapshot: Snapshot) -> bool:

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from anabranch.errors import (
@@ -28,6 +29,7 @@ from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitIdentity, Snapshot, SnapshotRef
 from anabranch.format.text.json_object import check_version
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.removals import is_built_on
 
 _MANY_PAGES = 16
@@ -146,10 +148,13 @@ def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> 
         target: the branch that becomes main.
         fork: the newest snapshot that both have.
     """
-    for page, content in _read(source, 1, fork.id):
-        shared = {user: entry for user, entry in content.users.items() if entry.snapshot_id <= fork.id}
-        _put(target, page.first, min(page.last, fork.id), shared, content.others)
-    if target.snapshots.find(fork.id) is None:  # else the snapshots themselves are copied
+    with reading(source.storage) as begin:
+        begun = begin(partial(target.snapshots.find, fork.id))
+        for page, content in _read(source, 1, fork.id):
+            shared = {user: entry for user, entry in content.users.items() if entry.snapshot_id <= fork.id}
+            _put(target, page.first, min(page.last, fork.id), shared, content.others)
+        is_without = begun() is None
+    if is_without:  # else the snapshots themselves are copied
         parted = source.snapshots.find(fork.id)
         if parted is not None and parted.stamp == fork.stamp:
             hand_over(target, list(source.snapshots.backwards(parted)))

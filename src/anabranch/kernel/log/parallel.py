@@ -8,6 +8,8 @@ that the store is far away: `n` calls take `n / AT_ONCE_FAR[0]` rounds.
 at once; on one that is near, each when its answer is asked for, in the order in which they are asked for. So whoever
 uses it must be right in both orders, and says why.
 
+`together` is the same for works that write.
+
 `afterwards` is for what nobody has to wait for: it must be as harmless to do it late as not to do it at all.
 
 `tried` reads on past what is damaged: who shows all there is is told what could not be read. Whoever acts on what is
@@ -100,6 +102,21 @@ def reading(storage: Storage) -> Iterator[Reading]:
         yield lambda ask: pool.submit(ask).result
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def together(*works: Callable[[], object], at: Storage) -> None:
+    """Do works that do not depend on each other: side by side if the store is far, else in order.
+
+    All that were begun have ended when this returns or raises the first error in that order: nothing is written later.
+    """
+    if not at.is_far:
+        for work in works:
+            work()
+        return
+    with _pool(is_far=True, is_of_few=True) as pool:
+        begun = [pool.submit(work) for work in works]
+    for done in begun:
+        done.result()
 
 
 def afterwards(work: Callable[[], None], *, at: Storage) -> None:

@@ -13,8 +13,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
 from anabranch.format.records.main_pointer import MainPointer, former_main_name
@@ -26,18 +27,26 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import is_in_past, main_by_uuid
 from anabranch.kernel.log.main_pointer import replacements, seal_of
 from anabranch.kernel.log.moment import time_text
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import WRITER_PROPERTY, replace_facts
 from anabranch.kernel.replacement.copy_history import tag_clashes
 from anabranch.kernel.replacement.request import Expected, Replacement, Replacing, identified
 
 
-def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -> Replacing:
+def check(
+    main: TableContext,
+    wishes: Replacement,
+    *,
+    as_commit: bool = False,
+    opened: Callable[[], TableContext] | None = None,
+) -> Replacing:
     """Check whether a branch can replace main; nothing is changed. Raises as `replace.replace_main`.
 
     Args:
         as_commit: whether main only gets the branch's rows: then tags stay on main, and other engines may write.
+        opened: opens the branch, if that was begun already.
     """
-    target = open_branch(main, wishes.branch)
+    target = open_branch(main, wishes.branch) if opened is None else opened()
     if target.branch == main.branch:
         raise InvalidInputError(f"'{wishes.branch}' is the main branch of '{main.name}' already")
     if target.known_as is not None:
@@ -47,19 +56,31 @@ def check(main: TableContext, wishes: Replacement, *, as_commit: bool = False) -
         )
     fork = _fork(main, target)
     replacing = Replacing(main, target, fork, wishes)
-    head = main.snapshots.head()
-    conflict = moved_from(main, head, wishes)
-    if conflict is not None:
-        raise refusal([conflict])
-    if wishes.audit:
-        check_audited(target, target.snapshots.head(), wishes.audit)
-    found = list(_descent(replacing)) or list(_dropped_corrections(replacing, head))
-    if not as_commit:
-        found += [*_foreign_writers(replacing, head), *tag_clashes(main, target, fork)]
+    with reading(main.storage) as begin:
+        # Each tells of a moment during the check, and none needs an answer of another.
+        newest, is_past = begin(main.snapshots.head), begin(partial(is_in_past, main, fork))
+        known = begin(partial(replacements, main))
+        if not as_commit:
+            clashes = begin(lambda: [*tag_clashes(main, target, fork)])
+            for later in (target.snapshots.head, main.schemas.latest):
+                begin(later)  # looked at again below, in one round instead of two
+        head = newest()
+        conflict = moved_from(main, head, wishes)
+        if conflict is not None:
+            raise refusal([conflict])
+        if wishes.audit:
+            check_audited(target, target.snapshots.head(), wishes.audit)
+        is_descended = is_past()
+        if is_descended:
+            found = list(_dropped_corrections(replacing, head, known))
+        else:
+            found = [_not_descended(replacing)]
+        if not as_commit:
+            found += [*_foreign_writers(replacing, head), *clashes()]
     if found and not wishes.force:
         raise refusal(found)
     # By force a branch of another line can become main: what the two share ends where these parted.
-    common = fork if as_commit else last_in_common(main, fork)
+    common = fork if as_commit or is_descended else last_in_common(main, fork)
     # As long as it is the same, what was read since the fork stays known.
     return replacing if common == fork else replace(replacing, fork=common)
 
@@ -70,24 +91,25 @@ def _fork(main: TableContext, target: TableContext) -> SnapshotRef:
     return SnapshotRef(main.branch_uuid, 0, "")  # of another engine, which does not record its fork
 
 
-def _descent(replacing: Replacing) -> Iterator[Conflict]:
-    main, target, fork = replacing.main, replacing.target, replacing.fork
-    if not is_in_past(main, fork):
-        begun = f"began at snapshot {fork.id}" if fork.id else "was made by another engine"
-        yield Conflict(
-            "NOT_DESCENDED",
-            f"'{target.title}' {begun}, which is not in the history of main as it is now",
-            "create a branch from a tag of main and bring its rows there.",
-        )
+def _not_descended(replacing: Replacing) -> Conflict:
+    target, fork = replacing.target, replacing.fork
+    begun = f"began at snapshot {fork.id}" if fork.id else "was made by another engine"
+    return Conflict(
+        "NOT_DESCENDED",
+        f"'{target.title}' {begun}, which is not in the history of main as it is now",
+        "create a branch from a tag of main and bring its rows there.",
+    )
 
 
-def _dropped_corrections(replacing: Replacing, head: Snapshot | None) -> Iterator[Conflict]:
-    """Yield replacements of main made while the branch was worked on, and which it lacks."""
-    main, target = replacing.main, replacing.target
+def _dropped_corrections(
+    replacing: Replacing, head: Snapshot | None, asked: Callable[[], Sequence[MainPointer]]
+) -> Iterator[Conflict]:
+    """Yield replacements of main made while the branch was worked on, and which it lacks; `asked` tells all there are."""
+    target = replacing.target
     begun = target.fork
     if begun is None:
         return
-    known = replacements(main)
+    known = asked()
     was_main = any(target.branch_uuid in (p.main.uuid, p.replaced.old.uuid) for p in known if p.replaced)
     if not was_main:  # putting back a former main is an undo, which nobody does by accident
         for pointer in standing(known):

@@ -12,7 +12,7 @@ may leave a snapshot whose files are gone, so what main has expired is removed f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext, delete_exactly
 from anabranch.kernel.log.ledger import take_over
 from anabranch.kernel.log.moment_pins import is_pin
-from anabranch.kernel.log.parallel import each, reading, stream
+from anabranch.kernel.log.parallel import each, reading, stream, together
 from anabranch.kernel.log.ref_log import find_savepoint, find_tag, find_tags, savepoints, tag_names
 
 _AT_ONCE: Final = 512
@@ -48,9 +48,20 @@ def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
 
     If the branch no longer has the fork snapshot, only tags and savepoints are copied.
     """
-    copied = _copy_snapshots(main, target, fork)
-    drop_expired(main, target, fork)
-    return CopiedPast(copied, copy_refs(main, target, fork))
+    copied, tags = 0, frozenset[str]()
+
+    def copy_snapshots() -> None:
+        nonlocal copied
+        copied = _copy_snapshots(main, target, fork)
+        drop_expired(main, target, fork)
+
+    def copy_others() -> None:
+        nonlocal tags
+        tags = copy_refs(main, target, fork)
+
+    # Neither needs the other: whoever died may have left any of both, and a branch without the fork snapshot gets no others.
+    together(copy_snapshots, copy_others, at=main.storage)
+    return CopiedPast(copied, tags)
 
 
 def copy_refs(
@@ -63,12 +74,15 @@ def copy_refs(
         before: the tags that were copied already; those are copied again if they changed on main.
     """
     with reading(main.storage) as begin:
-        # Pages of the ledger have nothing to do with tags and savepoints.
+        # Pages of the ledger have nothing to do with tags and savepoints, nor these with each other.
         taken_over, names = begin(partial(take_over, main, target, fork)), begin(partial(tag_names, main))
+        saving = begin(partial(savepoints, main))
+        # Each was put before main's is read below.
+        copies = {name: begin(partial(find_tag, target, name)) for name in sorted(before)}
         taken_over()
         tags = _tags_of_past(main, fork, names())
-    saved = [s for s in savepoints(main) if s.saved_snapshot_id <= fork.id]
-    copied = each(lambda tag: _copy_tag(main, target, tag, again=tag.name in before), tags, at=main.storage)
+        saved = [s for s in saving() if s.saved_snapshot_id <= fork.id]
+        copied = each(lambda tag: _copy_tag(main, target, tag, copies.get(tag.name)), tags, at=main.storage)
     taken = each(lambda savepoint: _take_savepoint(target, savepoint), saved, at=main.storage)
     return frozenset(name for name in (*copied, *taken) if name is not None)
 
@@ -160,14 +174,23 @@ def _tags_of_past(main: TableContext, fork: SnapshotRef, names: Iterable[str]) -
     return [tag for tag in find_tags(main, wanted) if tag.snapshot.id <= fork.id]
 
 
-def _copy_tag(main: TableContext, target: TableContext, tag: Tag, *, again: bool) -> str | None:
-    """Copy a tag and return its name; None if it is deleted or the branch has another of its name."""
+def _copy_tag(
+    main: TableContext, target: TableContext, tag: Tag, copy: Callable[[], Tag | None] | None
+) -> str | None:
+    """Copy a tag and return its name; None if it is deleted or the branch has another of its name.
+
+    Args:
+        main: the main branch.
+        target: the branch.
+        tag: main's.
+        copy: finds its copy, if it was copied before main's was read this time.
+    """
     path = target.layout.tag_path(tag.name)
-    if again and find_tag(target, tag.name) == tag:
+    if copy is not None and copy() == tag:
         return tag.name  # the copy was put before main's was read this time: that is the look
     if not target.storage.put_if_absent(path, tag.to_json()):
         there = find_tag(target, tag.name)
-        if there == tag or not again:
+        if there == tag or copy is None:
             return tag.name if there == tag else None
         target.storage.put(path, tag.to_json())
     if find_tag(main, tag.name) == tag:

@@ -13,6 +13,7 @@ finishes it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from anabranch.errors import (
@@ -23,11 +24,13 @@ from anabranch.errors import (
     StorageError,
 )
 from anabranch.format.records.main_pointer import MainPointer
-from anabranch.kernel.log.branch_log import check_still_there
+from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.branch_log import check_still_there, open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_intent
 from anabranch.kernel.log.main_branch import former_main, main_of
 from anabranch.kernel.log.main_pointer import put_pointer, put_seal, replacements
+from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.check import check, last_standing, moved, refusal
 from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
@@ -57,7 +60,7 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
         The decision, and whether it had been made before.
 
     Raises:
-        NotFoundError: there is no such branch, or it was dropped.
+        NotFoundError: there is no such branch, or it was dropped; or the table is not the one that was opened.
         CommitConflictError: the check failed (``conflicts`` lists all of it), or main is not at the snapshot
             that was expected; main is unchanged.
         CommitOutcomeUnknownError: the store did not say whether it was decided; running it again finishes it.
@@ -65,24 +68,54 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
     expected, clock = wishes.expect_main, context.runtime.clock
     until, begun = clock.monotonic() + (wishes.wait_millis or 0) / 1000, None
     while True:
-        main = main_of(context)
-        begun = begun or main
-        done = last_replacement(main, wishes.branch)
-        if done is not None:
-            follow_up(main, done)
-            return done, True
-        if expected is not None and main.branch_uuid != begun.branch_uuid:
-            raise refusal([moved(main, expected, "was replaced meanwhile")])
-        check_still_there(main)
-        replacing = check(main, wishes)
+        with reading(context.storage) as begin:
+            # Which branch has the name does not depend on what is main.
+            is_same, newest = begin(context.check_same_table), begin(partial(main_of, context))
+            opened = begin(partial(open_branch, context, wishes.branch))
+            is_same()
+            main = newest()
+            begun = begun or main
+            done = last_replacement(main, wishes.branch)
+            if done is not None:
+                follow_up(main, done)
+                return done, True
+            if expected is not None and main.branch_uuid != begun.branch_uuid:
+                raise refusal([moved(main, expected, "was replaced meanwhile")])
+            check_still_there(main)
+            replacing = check(main, wishes, opened=opened)
         if wishes.wait_millis is not None:
             catch_up(replacing, until)  # main is not sealed in vain
         copied = copy_past(main, replacing.target, replacing.fork)
-        covered(replacing, main.snapshots.head())  # so that little is left to be read once main is sealed
-        take_back(main, replacing.target.branch_uuid)
-        made = decide(replacing, copied)
+        made = decide(replacing, copied, _ready(replacing))
         if made is not None:
             return made, False
+
+
+def _ready(replacing: Replacing) -> Snapshot | None:
+    """Do all that can be done before main is sealed, so that this takes little time.
+
+    Returns:
+        The newest snapshot of main, if its schema, as it is known, was what is stored when that had been read; else None.
+    """
+    main, target = replacing.main, replacing.target
+    is_stored = False
+
+    def look_again() -> None:
+        nonlocal is_stored
+        is_stored = head is not None and main.schemas.look_again(head.schema_id)
+
+    with reading(main.storage) as begin:
+        newest, of_target = begin(main.snapshots.head), begin(target.snapshots.head)
+        head, newest_of_target = newest(), of_target()
+        if head is not None:
+            begin(partial(main.manifests.of_snapshot, head))  # what the seal is made from
+        together(
+            partial(covered, replacing, head, newest_of_target),
+            partial(take_back, main, target.branch_uuid),
+            look_again,
+            at=main.storage,
+        )
+    return head if is_stored else None
 
 
 def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = False) -> ReplaceResult:
@@ -109,12 +142,15 @@ def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = Fal
     )
 
 
-def decide(replacing: Replacing, copied: CopiedPast | None = None) -> MainPointer | None:
+def decide(
+    replacing: Replacing, copied: CopiedPast | None = None, known: Snapshot | None = None
+) -> MainPointer | None:
     """Seal main and put the pointer; None if it was decided otherwise and the caller must start over.
 
     Args:
         replacing: the checked replacement.
         copied: copied part of main's past on the target; None if it needs nothing.
+        known: a snapshot of main that the schema was looked at after, as `commit` takes it.
     """
     main = replacing.main
     generation = next_number(replacing)
@@ -123,7 +159,7 @@ def decide(replacing: Replacing, copied: CopiedPast | None = None) -> MainPointe
         decision(main, generation)  # another replacement is under way, or its process died
         return None
     try:
-        pointer = pointer_after(replacing, end_main(replacing), seal, copied)
+        pointer = pointer_after(replacing, end_main(replacing, known), seal, copied)
         if pointer is None or not _put(main, pointer):
             stay(main, generation, replacing.wishes.by)
             return None

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from anabranch.errors import InvalidInputError
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.kernel.provenance.coverage import Coverage, Gaps, Origin
 from anabranch.lazy import lazy
 
@@ -134,6 +135,9 @@ class SinceFork:
     def until(self, head: Snapshot | None) -> list[Snapshot]:
         """Return the retained ones up to `head`, oldest first."""
         last = self._known[-1].stamp if self._known else None
+        if head is not None and last is not None and head.properties.get(PARENT_PROPERTY) == last:
+            self._known = [*self._known, head]  # right on top of what is known
+            return self._known
         new: list[Snapshot] = []
         goes_on = False
         lowest = max(self.fork.id, self._known[-1].id if self._known else 0)

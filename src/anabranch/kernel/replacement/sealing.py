@@ -25,7 +25,7 @@ from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.lost_pointers import keep_copy
 from anabranch.kernel.log.main_branch import as_main
 from anabranch.kernel.log.main_pointer import find_pointer
-from anabranch.kernel.log.parallel import reading
+from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.provenance.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
@@ -75,14 +75,19 @@ def new_seal(replacing: Replacing, timeout: int) -> Seal:
     )
 
 
-def end_main(replacing: Replacing) -> Snapshot:
+def end_main(replacing: Replacing, known: Snapshot | None = None) -> Snapshot:
     """Put the seal after the last snapshot of main.
+
+    Args:
+        replacing: the checked replacement.
+        known: a snapshot of main seen before, as `commit` takes it.
 
     Raises `CommitConflictError`: it is not the expected snapshot. `SealedBranchError`: another branch is main.
     """
     main, wishes = replacing.main, replacing.wishes
     seal = PutSeal(next_number(replacing), wishes)
-    last = commit(main, CommitRequest(seal, CommitIdentity.batch(main.runtime))).snapshot
+    request = CommitRequest(seal, CommitIdentity.batch(main.runtime))
+    last = commit(main, request, known_head=known).snapshot
     assert last is not None, "it was put just now"
     return last
 
@@ -101,18 +106,33 @@ def pointer_after(
     Raises `NotFoundError`: the branch was deleted since it was opened, even if recreated under its name.
     """
     main, target, wishes = replacing.main, replacing.target, replacing.wishes
-    if copied is not None:
-        drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
-    found = last_catch_up(replacing, last, seal, until)
-    newest = target.snapshots.head()
+    found: Covered | None = None
+
+    def copy_again() -> None:
+        if copied is not None:
+            drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
+
+    def wait() -> None:
+        nonlocal found
+        found = last_catch_up(replacing, last, seal, until)
+
+    # What the branch has read has nothing to do with the tags of main's past.
+    together(copy_again, wait, at=main.storage)
     is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
-    # A deletion of the target marks it first and then looks for our announcement, so one of the two gives way.
-    if newest is None or is_being_deleted(target) or is_behind:
-        return None
-    check_still_the_same(target)  # a finished deletion leaves no mark, but also no branch
-    if wishes.audit:
-        check_audited(target, newest, wishes.audit)
-    on_top = main.snapshots.find(last.id + 1)
+    with reading(main.storage) as begin:
+        # All of it once main is sealed, and nothing needs an answer of another.
+        head, is_going = begin(target.snapshots.head), begin(partial(is_being_deleted, target))
+        is_same = begin(partial(check_still_the_same, target))
+        above = begin(partial(main.snapshots.find, last.id + 1))
+        stamp = begin(partial(_stamp_before, main, last))
+        newest = head()
+        # A deletion of the target marks it first and then looks for our announcement, so one of the two gives way.
+        if newest is None or is_going() or is_behind:
+            return None
+        is_same()  # a finished deletion leaves no mark, but also no branch
+        if wishes.audit:
+            check_audited(target, newest, wishes.audit)
+        on_top, stamp_before = above(), stamp()
     if on_top is not None and WRITER_PROPERTY in on_top.properties:
         return None  # another waiting process of ours decided at the deadline that main stays
     if on_top is not None and not wishes.force:
@@ -123,7 +143,7 @@ def pointer_after(
         BranchRef(target.branch, target.branch_uuid),
         Replaced(
             old=BranchRef(main.branch, main.branch_uuid),
-            head=SnapshotRef(main.branch_uuid, last.id - 1, _stamp_before(main, last)),
+            head=SnapshotRef(main.branch_uuid, last.id - 1, stamp_before),
             fork=replacing.fork,
             taken=SnapshotRef(target.branch_uuid, newest.id, newest.stamp),
             resume=replacing.fork
@@ -164,11 +184,14 @@ def follow_up(main: TableContext, pointer: MainPointer) -> None:
     now = as_main(main, pointer.main.name, pointer.generation)
     name = (pointer.main.name or "main").encode()
     hint = partial(main.storage.put, main.layout.branches_file_path(HINT_FILE), name, durable=False)
-    with suppress(AnabranchError), reading(main.storage) as begin:
-        # In whatever order: each comes after the decision, and needs nothing of the other.
-        for done in (begin(partial(keep_copy, main, pointer)), begin(hint)):
-            done()
-        tend_fork_pins(now)
+    with suppress(AnabranchError):
+        # In whatever order: each comes after the decision, and needs nothing of another. Old pins are left to `maintain`.
+        together(
+            partial(keep_copy, main, pointer),
+            hint,
+            partial(tend_fork_pins, now, release=False),
+            at=main.storage,
+        )
 
 
 def _time_of(main: TableContext, last: Snapshot, newest: Snapshot) -> int:
@@ -230,16 +253,24 @@ def last_catch_up(replacing: Replacing, last: Snapshot, seal: Seal, until: float
     return found
 
 
-def covered(replacing: Replacing, head: Snapshot | None) -> Covered | None:
-    """Compare the branch's progress with that head of main; None if it is not known."""
+def covered(replacing: Replacing, head: Snapshot | None, of_target: Snapshot | None = None) -> Covered | None:
+    """Compare the branch's progress with that head of main; None if it is not known.
+
+    Args:
+        replacing: the replacement.
+        head: of main.
+        of_target: that of the branch, if it was looked for just now.
+    """
     if replacing.wishes.coverage is None:
         return None
     target, fork = replacing.target, replacing.fork
-    begun = target.snapshots.find(fork.id)
+    with reading(target.storage) as begin:
+        finding = begin(partial(target.snapshots.find, fork.id))
+        newest = begin(target.snapshots.head) if of_target is None else (lambda: of_target)
+        begun, ours = finding(), replacing.main_since.until(head)
+        theirs = replacing.target_since.until(newest())
     return replacing.wishes.coverage(
-        replacing.main_since.until(head),
-        replacing.target_since.until(target.snapshots.head()),
-        begun if begun is not None and begun.stamp == fork.stamp else None,
+        ours, theirs, begun if begun is not None and begun.stamp == fork.stamp else None
     )
 
 
