@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 from anabranch.engine import Engine
 from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.expiry.consumer_expiry import expire_consumers, next_read
 from anabranch.kernel.expiry.expire import Expiry, check_cleanable, expire
 from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import reading
+from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.rollback_pins import tend_pins
 from anabranch.kernel.log.store_clock import commit_time, removal_time
 from anabranch.kernel.provenance.job_states import job_states
@@ -41,7 +42,7 @@ cost per commit constant however many are retained."""
 
 def expire_snapshots(
     context: TableContext,
-    options: Mapping[str, str],
+    options: Mapping[str, str] | Callable[[], Mapping[str, str]],
     *,
     retain_max: int | None = None,
     retain_min: int | None = None,
@@ -52,14 +53,26 @@ def expire_snapshots(
     """Expire everything that is due, with the tags that were kept long enough and the consumers that have not moved for
     `consumer.expiration-time`. See `Table.expire_snapshots`.
 
-    The options are those of the table, with those of the call over them. Raises as `anabranch.kernel.expiry.expire.expire`,
-    and `InvalidInputError`.
+    The options are those of the table, with those of the call over them, or what reads them. Raises as
+    `anabranch.kernel.expiry.expire.expire`, and `InvalidInputError`.
     """
-    check_cleanable(context)
-    now = removal_time(context)
-    retention = _retention(options, now, retain_max, retain_min, older_than)
-    gone = _expire_consumers(context, options, dry_run=dry_run)
-    return _expire(context, retention, engine, gone, dry_run=dry_run)
+
+    def retention(now: int) -> Retention:
+        return _retention(said, now, retain_max, retain_min, older_than)
+
+    with reading(context.storage) as begin:
+        asked = begin(options) if callable(options) else (lambda: options)
+        checked = begin(partial(check_cleanable, context))
+        said, schema = asked(), checked()
+        # What cannot be used is refused before anything is removed.
+        retention(context.runtime.clock.now_millis())
+        # The store's time beside what does not depend on it: one of a moment before only makes things look younger.
+        timed = begin(partial(removal_time, context))
+        if context.storage.is_far and CONSUMER_EXPIRATION_TIME.of(said) is None:
+            return _expire(context, lambda: retention(timed()), engine, (), schema, dry_run=dry_run)
+        retained = retention(timed())
+        gone = _expire_consumers(context, said, dry_run=dry_run)
+        return _expire(context, lambda: retained, engine, gone, schema, dry_run=dry_run)
 
 
 def expire_after_commit(context: TableContext, options: Mapping[str, str]) -> Expiry | None:
@@ -83,8 +96,9 @@ def expire_after_commit(context: TableContext, options: Mapping[str, str]) -> Ex
         is_worth_it = _is_worth_it(context, retention)
     if not is_worth_it:
         return Expiry(consumers=gone) if gone else None
-    check_cleanable(context)
-    return _expire(context, replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options)), None, gone)
+    schema = check_cleanable(context)
+    limited = replace(retention, limit=SNAPSHOT_EXPIRE_LIMIT.of(options))
+    return _expire(context, lambda: limited, None, gone, schema)
 
 
 def expire_now_and_then(context: TableContext, options: Mapping[str, str], committed: Snapshot) -> None:
@@ -106,20 +120,31 @@ def expire_now_and_then(context: TableContext, options: Mapping[str, str], commi
 
 def _expire(
     context: TableContext,
-    retention: Retention,
+    retention: Callable[[], Retention],
     engine: Engine | None,
     consumers: tuple[str, ...],
+    schema: TableSchema,
     *,
     dry_run: bool = False,
 ) -> Expiry:
     """Remove unneeded refs first, then snapshots, so that what only those refs held is removed as well."""
-    if not dry_run:
-        with reading(context.storage) as begin:
-            # Of different tags, and either may be done by several processes at once.
-            for tended in (begin(partial(tend_pins, context)), begin(partial(tend_savepoints, context))):
-                tended()
-    tags = tuple(expire_tags(context, dry_run=dry_run))
-    expiry = expire(context, retention, engine=engine, dry_run=dry_run, without=consumers, without_tags=tags)
+    tags: tuple[str, ...] = ()
+
+    def remove_tags() -> None:
+        nonlocal tags
+        tags = tuple(expire_tags(context, dry_run=dry_run))
+
+    # Of different tags, and any of it may be done by several processes at once.
+    tending = () if dry_run else (partial(tend_pins, context), partial(tend_savepoints, context))
+    together(*tending, remove_tags, at=context.storage)
+    expiry = expire(
+        *(context, retention()),
+        engine=engine,
+        dry_run=dry_run,
+        without=consumers,
+        without_tags=tags,
+        checked=schema,
+    )
     return replace(expiry, consumers=consumers, tags=tags, states=tuple(_released(context, tags)))
 
 

@@ -117,9 +117,14 @@ class MaintenanceMethods(TableView):
         """
         from anabranch.maintenance.expire import expire_snapshots
 
+        with reading(self._context.storage) as begin:
+            begin(
+                self._context.schemas.latest
+            )  # looked at again for the options, in one round instead of two
+            context = self._to_tend()
         return expire_snapshots(
-            self._to_tend(),
-            self.options,
+            context,
+            lambda: self.options,
             retain_max=retain_max,
             retain_min=retain_min,
             older_than=older_than,

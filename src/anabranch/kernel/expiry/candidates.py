@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -21,6 +22,7 @@ from anabranch.kernel.expiry.list_index import ListIndex
 from anabranch.kernel.expiry.reachability import ENTRY_COLUMNS, index_files
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import bucket_folders
+from anabranch.kernel.log.parallel import Reading
 
 COLUMNS = {"path": pl.String(), "file_name": pl.String(), "kind": pl.String(), "bytes": pl.Int64()}
 """One row per file. `bytes` is from the metadata, 0 if unknown."""
@@ -65,6 +67,7 @@ def candidates(
     *,
     staying: Collection[str] = (),
     most: int | None = None,
+    ahead: tuple[Reading, int | None] | None = None,
 ) -> Candidates:
     """Collect the candidates; nothing is changed.
 
@@ -74,8 +77,9 @@ def candidates(
         lists: the index of manifest lists.
         staying: names of lists that the refs which stay name too: they go into the index, to be read once.
         most: number of data files after which to stop; at least one snapshot is processed.
+        ahead: begins to fetch the manifests of the changes after that snapshot, which are asked for next; None not to.
     """
-    reader = _Reader(context, schema, lists, most, frozenset(staying))
+    reader = _Reader(context, schema, lists, most=most, staying=frozenset(staying), ahead=ahead)
     taken = reader.read(history)
     frames = [*reader.deleted(), *reader.metadata()]
     files = pl.concat(frames).unique("path", keep="first", maintain_order=True)
@@ -88,14 +92,17 @@ class _Reader:
         context: TableContext,
         schema: TableSchema,
         known: ListIndex,
+        *,
         most: int | None,
         staying: frozenset[str],
+        ahead: tuple[Reading, int | None] | None,
     ) -> None:
         self._context = context
         self._schema = schema
         self._known = known
         self._most = most
         self._staying = staying
+        self._ahead = ahead
         self._deltas: list[ManifestFileMeta] = []
         self._frames: list[pl.DataFrame] = []
         self._rows: list[tuple[str, str, str, int]] = []
@@ -117,6 +124,10 @@ class _Reader:
                 name: self._list(name, read, remember=is_short and name == snapshot.delta_manifest_list)
                 for name in names
             }
+            if self._ahead is not None and is_short and snapshot is not last:
+                begin, after = self._ahead
+                if after is not None and snapshot.id > after:
+                    begin(partial(self._context.manifests.fetch, lists[snapshot.delta_manifest_list]))
             if number:
                 delta = [m for m in lists[snapshot.delta_manifest_list] if m.num_deleted_files]
                 self._deltas += delta

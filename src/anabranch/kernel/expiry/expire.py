@@ -30,7 +30,7 @@ file is checked by itself. A store that dies within a batch may leave a gap, bel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -55,10 +55,10 @@ from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.ledger import hand_over, is_long, tidy
 from anabranch.kernel.log.lost_pointers import check_main_readable
-from anabranch.kernel.log.parallel import reading
+from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.store_clock import removal_time
-from anabranch.kernel.provenance.carry import carry_over
+from anabranch.kernel.provenance.carry import carried_after, carry_over
 from anabranch.options import LEDGER_TIME_RETAINED
 
 _SNAPSHOTS_AT_ONCE = 50_000
@@ -146,6 +146,7 @@ def expire(
     dry_run: bool = False,
     without: Collection[str] = (),
     without_tags: Collection[str] = (),
+    checked: TableSchema | None = None,
 ) -> Expiry:
     """Remove the snapshots of this branch that need not be kept, and what only they reached. See `Table.expire_snapshots`.
 
@@ -156,12 +157,13 @@ def expire(
         without: names of consumers to ignore.
         without_tags: names of tags of the branch to ignore in a dry run. Otherwise they
             must be removed already.
+        checked: what `check_cleanable` returned a moment ago; None to call it here.
 
     Raises as the method, and:
         CorruptTableError: also if a branch's newest snapshot was deleted by hand; nothing was deleted.
         CommitConflictError: history was rolled back meanwhile; nothing more was deleted.
     """
-    schema = check_cleanable(context)
+    schema = check_cleanable(context) if checked is None else checked
     check_expirable(schema, path=context.layout.schema_path(schema.id))
     total = Expiry(dry_run=dry_run)
     at_once = _SNAPSHOTS_AT_ONCE
@@ -262,25 +264,58 @@ class _Round:
 
     def _attempt(self, dry_run: bool) -> tuple[Expiry, bool] | None:
         """Return None, with nothing removed, if a consumer came in between that has to read expiring snapshots."""
-        unread = next_read(self.context, without=self.without)
-        look, history = self._look(self.reader)
-        if history is None:
-            return Expiry(dry_run=dry_run), False
+        with reading(self.context.storage) as begin:
+            # A consumer that comes after this look is found by the one before the removal.
+            asked = begin(partial(next_read, self.context, without=self.without))
+            needed = begin(partial(carried_after, self.context))
+            look, history = self._look(self.reader)
+            unread = asked()
+            if history is None:
+                return Expiry(dry_run=dry_run), False
+            return self._attempt_on(look, history, unread, needed, dry_run=dry_run)
+
+    def _attempt_on(
+        self,
+        look: Look,
+        history: RetainedHistory,
+        unread: int | None,
+        needed: Callable[[], int | None],
+        *,
+        dry_run: bool,
+    ) -> tuple[Expiry, bool] | None:
+        """Do the same on what was found.
+
+        Args:
+            look: all refs.
+            history: of this branch.
+            unread: the first snapshot that a consumer has not read.
+            needed: the snapshot after which branches must know of the changes, as `carried_after`.
+            dry_run: report only.
+        """
         left_over = self._left_over(history, unread)
         due = self.retention.due(history.snapshots, unread, history.stored)
         if not due:
             if not dry_run:
                 self._delete_left_over(left_over)
             return Expiry(left=len(history.snapshots), dry_run=dry_run), False
-        check_no_snapshot_missing(self.context)
         most = None if dry_run else _FILES_AT_ONCE
         end = len(due) + 1
         going = {self.context.layout.snapshot_path(snapshot.id) for snapshot in due}
-        named = candidates(
-            *(self.context, self.schema, history.snapshots[:end], self.lists),
-            staying={name for ref in look.refs if ref.path not in going for name in ref.lists},
-            most=most,
-        )
+        with reading(self.context.storage) as begin:
+            # Looked for once all refs are read, and known before anything is removed.
+            nothing_missing = begin(partial(check_no_snapshot_missing, self.context))
+            if not self.context.storage.is_far:
+                nothing_missing()
+            try:
+                named = candidates(
+                    *(self.context, self.schema, history.snapshots[:end], self.lists),
+                    staying={name for ref in look.refs if ref.path not in going for name in ref.lists},
+                    most=most,
+                    ahead=None if dry_run or not self.context.storage.is_far else (begin, needed()),
+                )
+            finally:
+                if self.context.storage.is_far:
+                    nothing_missing()  # says more than an error of what is missing
         was_cut = named.snapshots < len(due)
         due = due[: named.snapshots]
         following = history.snapshots[len(due)]
@@ -313,9 +348,13 @@ class _Round:
 
     def _look(self, reader: RefReader) -> tuple[Look, RetainedHistory | None]:
         """Read all refs, and the history of this branch; None as history of a table without snapshots."""
-        for _ in range(_LOOKS):
-            head = self.context.snapshots.head()
-            look = reader.look()
+        for number in range(_LOOKS):
+            with reading(self.context.storage) as begin:
+                # A commit between the two, or a rollback, makes it look again, at last in this order.
+                newest = begin(self.context.snapshots.head)
+                head = newest() if number or not self.context.storage.is_far else None
+                look = reader.look()
+                head = newest() if head is None else head
             history = None if head is None else RetainedHistory.of(look.snapshots, head)
             if head is None or history is not None:
                 return look, history
@@ -342,29 +381,48 @@ class _Round:
         """Step 1; False if a consumer needs one of them. Raises `CommitConflictError` if history was rolled back."""
         context = self.context
         self._check_still_there(following)
-        carry_over(context, due, following)
-        hand_over(context, due)
-        is_archived = self._archive(due)
-        unread = next_read(context, without=self.without)
-        if unread is not None and unread <= due[-1].id:
-            return False
+        is_archived = True
+
+        def archive_all() -> None:
+            nonlocal is_archived
+            is_archived = self._archive(due)
+
+        # All of it before the first is removed; in whatever order, as each is harmless while they are there.
+        together(
+            partial(carry_over, context, due, following),
+            partial(hand_over, context, due),
+            archive_all,
+            at=context.storage,
+        )
+        with reading(context.storage) as begin:
+            begin_with = begin(partial(self._check_still_there, following))
+            unread = next_read(context, without=self.without)
+            if unread is not None and unread <= due[-1].id:
+                return False
+            is_there = begin_with()
         at_once = _REMOVED_AT_ONCE_FAR if context.storage.is_far else _REMOVED_AT_ONCE
         for start in range(0, len(due), at_once):
             batch = due[start : start + at_once]
-            if self._check_still_there(following, removed=due[:start]):
+            if start:
+                is_there = self._check_still_there(following, removed=due[:start])
+            if is_there:
                 context.storage.delete_many([context.layout.snapshot_path(s.id) for s in batch])
             else:
                 for snapshot in batch:
                     delete_snapshot(context, snapshot)
-        self._check_still_there(following, removed=due)
-        hint = str(following.id).encode()
-        if not is_archived:
-            archive(context, due)
-        try:
-            context.storage.put(context.layout.earliest_hint_path, hint, durable=False)
-        except StorageError as error:
-            if not error.out_of_space:
-                raise
+        hint = partial(
+            context.storage.put, context.layout.earliest_hint_path, str(following.id).encode(), durable=False
+        )
+        with reading(context.storage) as begin:
+            checked, hinted = begin(partial(self._check_still_there, following, removed=due)), begin(hint)
+            checked()  # the hint is not trusted: it may be there although history was rolled back
+            if not is_archived:
+                archive(context, due)
+            try:
+                hinted()
+            except StorageError as error:
+                if not error.out_of_space:
+                    raise
         return True
 
     def _archive(self, due: Sequence[Snapshot]) -> bool:

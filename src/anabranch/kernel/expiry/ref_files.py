@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.records.layout import (
@@ -36,7 +37,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import reading, stream
+from anabranch.kernel.log.parallel import Reading, reading, stream
 from anabranch.kernel.log.seals import is_remnant
 from anabranch.storage.links import is_link
 from anabranch.storage.protocol import ObjectInfo, Storage
@@ -80,6 +81,8 @@ class RefReader:
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._known: dict[ObjectInfo, _Read] = {}
+        self._names: tuple[str, ...] = ()
+        """Branches of the last look."""
 
     def read(self) -> frozenset[Ref]:
         """Return all refs, including those removed meanwhile; see the module docstring.
@@ -100,22 +103,44 @@ class RefReader:
         context = self._context
         with reading(context.storage) as begin:
             savepoints = begin(partial(_listed, context.storage, context.layout.savepoint_folder))
-            branches = [context.on_branch(name) for name in (None, *self._branches())]
-            listed = [*stream(_files_of, branches, at=context.storage)]
-            saved = [info for info in savepoints() if savepoint_id_of(info.path) is not None]
-        wanted: list[_Reads] = []
-        for branch, files in zip(branches, listed, strict=True):
-            _check_no_changelog(branch, files[branch.layout.changelog_folder])
-            wanted += self._unknown(branch, files[branch.layout.snapshot_folder])
-            wanted += _tags(branch, files[branch.layout.tag_folder])
-        wanted += [partial(_savepoint, context, info.path) for info in saved]
-        found = [one for one in stream(_ask, wanted, at=context.storage) if one is not None]
+            listing: dict[str | None, _Listing] = {}
+
+            def name_all() -> list[str]:
+                """Return the names of the branches, each of which is being listed."""
+                names = [*self._branches()]
+                listing.update({name: self._begin(begin, name) for name in names if name not in listing})
+                return names
+
+            if context.storage.is_far:
+                # Main is there, and those that were there before most likely are: these need not wait for the names.
+                listing |= {name: self._begin(begin, name) for name in (None, *self._names)}
+                naming = begin(name_all)
+            else:
+                branches = [context.on_branch(name) for name in (None, *self._branches())]
+                for branch, files in zip(
+                    branches, stream(_files_of, branches, at=context.storage), strict=True
+                ):
+                    listing[branch.branch] = branch, partial(_same, files)
+                naming = partial(_same, [name for name in listing if name is not None])
+            listed: list[tuple[TableContext, dict[str, list[ObjectInfo]]]] = []
+
+            def wanted() -> Iterator[_Reads]:
+                """Yield what is to be read of each branch, once it is listed."""
+                yield from self._wanted(listed, *listing[None])
+                self._names = tuple(naming())
+                for name in self._names:
+                    yield from self._wanted(listed, *listing[name])
+                for info in savepoints():
+                    if savepoint_id_of(info.path) is not None:
+                        yield partial(_savepoint, context, info.path)
+
+            found = [one for one in stream(_ask, wanted(), at=context.storage) if one is not None]
         snapshots = {one.info: one for one in found if isinstance(one, _Read)}
         refs = {one for one in found if isinstance(one, Ref)}
         tagged = {ref.path for ref in refs}
         seen: dict[ObjectInfo, _Read] = {}
         own: list[SnapshotFile] = []
-        for branch, files in zip(branches, listed, strict=True):
+        for branch, files in listed:
             there = {
                 info: one
                 for info in files[branch.layout.snapshot_folder]
@@ -129,6 +154,24 @@ class RefReader:
         refs |= {one.ref for one in seen.values()}
         self._known = seen  # what is gone is forgotten
         return Look(frozenset(refs), tuple(sorted(own, key=lambda one: one.snapshot.id)))
+
+    def _begin(self, begin: Reading, name: str | None) -> _Listing:
+        """Begin to list a branch."""
+        branch = self._context.on_branch(name)
+        return branch, begin(partial(_files_of, branch))
+
+    def _wanted(
+        self,
+        listed: list[tuple[TableContext, dict[str, list[ObjectInfo]]]],
+        branch: TableContext,
+        listing: Callable[[], dict[str, list[ObjectInfo]]],
+    ) -> Iterator[_Reads]:
+        """Yield what is to be read of a branch, and add it to those that are listed."""
+        files = listing()
+        listed.append((branch, files))
+        _check_no_changelog(branch, files[branch.layout.changelog_folder])
+        yield from self._unknown(branch, files[branch.layout.snapshot_folder])
+        yield from _tags(branch, files[branch.layout.tag_folder])
 
     def _unknown(self, branch: TableContext, files: Sequence[ObjectInfo]) -> Iterator[_Reads]:
         """Yield how to read each snapshot of a branch that is not known."""
@@ -158,8 +201,15 @@ class _Read:
     ref: Ref
 
 
+T = TypeVar("T")
+
+_Listing = tuple[TableContext, Callable[[], dict[str, list[ObjectInfo]]]]
 _Reads = Callable[[], _Read | Ref | None]
 """Reads a snapshot, a tag or a savepoint; None if it was removed since it was listed, or reaches nothing."""
+
+
+def _same(value: T) -> T:
+    return value
 
 
 def _ask(read: _Reads) -> _Read | Ref | None:

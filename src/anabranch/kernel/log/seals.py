@@ -12,6 +12,7 @@ A branch that was replaced stays sealed until a later pointer makes it main agai
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from anabranch.errors import CommitOutcomeUnknownError, SealedBranchError, StorageError
 from anabranch.format.records.main_pointer import SEAL_PREFIX, GroupDecision, MainPointer, former_main_name
@@ -31,6 +32,7 @@ from anabranch.kernel.log.main_pointer import (
     put_pointer,
     seal_of,
 )
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import WRITER_PROPERTY
 from anabranch.options import BRANCH_SEAL_TIMEOUT
 
@@ -99,9 +101,11 @@ def is_remnant(context: TableContext, snapshot: Snapshot) -> bool:
     pointer = find_pointer(context, generation)
     if pointer is None or pointer.replaced is None or pointer.replaced.head.id + 1 != snapshot.id:
         return False
-    if pointer.replaced.old.uuid != context.branch_uuid:
-        return False
-    release = find_release(context, generation)
+    with reading(context.storage) as begin:
+        releasing = begin(partial(find_release, context, generation))
+        if pointer.replaced.old.uuid != context.branch_uuid:
+            return False
+        release = releasing()
     return release is not None and release.what == "drop"
 
 

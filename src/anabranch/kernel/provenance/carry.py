@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from anabranch.errors import CorruptTableError, NotFoundError
@@ -26,6 +27,7 @@ from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_snapshot
+from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.kernel.log.ref_log import find_tags, tag_names
 from anabranch.kernel.provenance.births import Birth, births, live_names
@@ -95,13 +97,31 @@ def carry_over(context: TableContext, due: Sequence[Snapshot], following: Snapsh
         _carry_own(context, context.fork, due, following)
         return
     marks_by = MarksReader(context)  # main's changes are the same for all branches
-    for name in branch_names(context):
-        branch = context.on_branch(name)
-        fork = branch.fork
-        if fork is not None and fork.branch_uuid != context.branch_uuid:
-            # Excludes the fork snapshot: a rollback to before that is a change for this branch.
-            later = [snapshot for snapshot in due if snapshot.id > fork.snapshot.id]
-            _carry(branch, marks_by, context, later, besides=fork.branch_uuid)
+    for branch, fork in _others_of(context):
+        # Excludes the fork snapshot: a rollback to before that is a change for this branch.
+        later = [snapshot for snapshot in due if snapshot.id > fork.snapshot.id]
+        _carry(branch, marks_by, context, later, besides=fork.branch_uuid)
+
+
+def carried_after(context: TableContext) -> int | None:
+    """Return the id of the snapshot after which `carry_over` reads the changes of snapshots; None if it reads none.
+
+    Costs nothing on a branch, which reads its own.
+    """
+    if context.fork is not None and context.main_generation is None:
+        return context.fork.snapshot.id - 1
+    return min((fork.snapshot.id for _, fork in _others_of(context)), default=None)
+
+
+def _others_of(main: TableContext) -> list[tuple[TableContext, Fork]]:
+    """Return the other branches that can be merged, each with its fork record."""
+    branches = [main.on_branch(name) for name in branch_names(main)]
+    forks = each(attrgetter("fork"), branches, at=main.storage)
+    return [
+        (branch, fork)
+        for branch, fork in zip(branches, forks, strict=True)
+        if fork is not None and fork.branch_uuid != main.branch_uuid
+    ]
 
 
 def _carry(
