@@ -5,7 +5,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from anabranch.kernel.log.parallel import each
+import pytest
+
+from anabranch.kernel.log.parallel import each, together
 from anabranch.lake import Lake
 from anabranch.storage.memory import MemoryStorage
 from tests.support.faults import FaultyStorage, run
@@ -29,8 +31,38 @@ def test_requests_within_requests_take_a_bounded_number_of_threads():
 
 def test_many_requests_are_made_at_once():
     far = FaultyStorage(MemoryStorage(), is_far=True)
-    together = threading.Barrier(64, timeout=30)
-    assert len(each(lambda _: together.wait(), range(64), at=far)) == 64
+    all_of_them = threading.Barrier(64, timeout=30)
+    assert len(each(lambda _: all_of_them.wait(), range(64), at=far)) == 64
+
+
+def test_works_are_done_side_by_side_on_a_far_store_and_have_ended_when_one_failed():
+    far = FaultyStorage(MemoryStorage(), is_far=True)
+    both, done = threading.Barrier(2, timeout=30), []
+
+    def fail():
+        both.wait()
+        raise RuntimeError("first")
+
+    def go_on():
+        both.wait()
+        time.sleep(0.05)
+        done.append("written")
+        raise RuntimeError("second")
+
+    with pytest.raises(RuntimeError, match="first"):
+        together(fail, go_on, at=far)
+    assert done == ["written"]
+
+
+def test_works_on_a_near_store_are_done_in_order_until_one_fails():
+    done = []
+
+    def fail():
+        raise RuntimeError("second")
+
+    with pytest.raises(RuntimeError, match="second"):
+        together(lambda: done.append(1), fail, lambda: done.append(3), at=MemoryStorage())
+    assert done == [1]
 
 
 def test_threads_that_look_for_the_newest_schema_at_once_find_it():

@@ -119,7 +119,7 @@ def test_an_expiry_reads_history_and_lists_once(far):
     )
     going = [times for path, times in reads.items() if re.search(r"/t/snapshot/snapshot-[1-7]\d$", path)]
     assert going == [1] * 70
-    assert far.timing.cost().depth <= 75
+    assert far.timing.cost().depth <= 66
     assert ids_of(table) == [1] * 87
     assert ids_of(table.branch("fix")) == [1] * 48
 
@@ -131,10 +131,42 @@ def test_a_replacement_reads_mains_history_once(far):
         times for path, times in reads.items() if re.search(r"/t/snapshot/snapshot-([1-3]|[5-7])\d$", path)
     ]
     assert since_and_past == [1] * 60
-    assert far.timing.cost().depth <= 95
+    assert far.timing.cost().depth <= 66
     assert ids_of(table) == [1] * 48
     assert len([*table.branch("main@1").snapshots()]) == 88
     assert [snapshot.id for snapshot in table.snapshots()] == [*range(48, 0, -1)]
+
+
+def test_a_merge_reads_each_change_once_beside_the_others(far):
+    table = far.with_a_branch(40, 40)
+    reads, done = far.reads(lambda: table.merge_branch("fix"))
+    assert done.snapshot.id == 88
+    history = [times for path, times in reads.items() if re.search(r"/t/snapshot/snapshot-([5-7])\d$", path)]
+    assert history == [1] * 30
+    changes = {path: times for path, times in reads.items() if "/manifest/manifest-" in path}
+    assert len(changes) > 2 * 40
+    assert set(changes.values()) == {1}, "lists and manifests, for the plan and for the notes"
+    assert far.timing.cost().depth <= 48
+    assert ids_of(table) == [1] * 88
+
+
+def test_an_undo_of_a_replacement_waits_for_few_rounds(far):
+    table = far.with_a_branch(40, 40)
+    table.replace_main_branch("fix", force=True)
+    _, done = far.reads(table.undo_replace)
+    assert done.number == 2
+    assert far.timing.cost().depth <= 38
+    assert ids_of(table) == [1] * 87
+
+
+def test_what_was_appended_just_now_is_found_in_one_round(far):
+    table = far.lake.table("db.t")
+    table.append(ROW)
+    far.timing.cost()
+    assert table.snapshot.id == 8
+    assert far.timing.cost().depth <= 3, (
+        "what is main, the newest and its neighbours, and maybe the hint of before"
+    )
 
 
 def test_a_near_store_is_asked_one_after_the_other():
