@@ -37,7 +37,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.parallel import Reading, reading, stream
+from anabranch.kernel.log.parallel import AHEAD_OF_SMALL, Reading, reading, stream
 from anabranch.kernel.log.seals import is_remnant
 from anabranch.storage.links import is_link
 from anabranch.storage.protocol import ObjectInfo, Storage
@@ -134,7 +134,11 @@ class RefReader:
                     if savepoint_id_of(info.path) is not None:
                         yield partial(_savepoint, context, info.path)
 
-            found = [one for one in stream(_ask, wanted(), at=context.storage) if one is not None]
+            found = [
+                one
+                for one in stream(_ask, wanted(), at=context.storage, ahead=AHEAD_OF_SMALL)
+                if one is not None
+            ]
         snapshots = {one.info: one for one in found if isinstance(one, _Read)}
         refs = {one for one in found if isinstance(one, Ref)}
         tagged = {ref.path for ref in refs}

@@ -22,7 +22,7 @@ from anabranch.format.records.manifest import decode_manifests
 from anabranch.format.records.manifest_list import decode_manifest_list, decode_manifest_lists
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.parallel import each, reading, stream
+from anabranch.kernel.log.parallel import AHEAD_OF_SMALL, each, reading, stream
 from anabranch.storage.protocol import Storage
 
 _MANY = 1_000
@@ -77,7 +77,9 @@ class ManifestStore:
         They are read in parallel and decoded together, a bounded number at a time. Args as `read_list`.
         """
         names = [*names]
-        read = zip(names, stream(self._list_or_bytes, names, at=self._storage), strict=True)
+        read = zip(
+            names, stream(self._list_or_bytes, names, at=self._storage, ahead=AHEAD_OF_SMALL), strict=True
+        )
         while part := [*islice(read, _LISTS_AT_ONCE)]:
             files = {name: data for name, data in part if isinstance(data, bytes)}
             decoded = self._decoded_lists(files)

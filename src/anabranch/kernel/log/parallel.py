@@ -40,6 +40,8 @@ AT_ONCE_FAR: Final = (64, 4, 1)
 _FEW: Final = 8
 _AHEAD: Final = 64
 """Number of answers, and of requests to come, that a stream holds."""
+AHEAD_OF_SMALL: Final = 256
+"""The same where answers are small and all are wanted: so requests go on while somebody works on those that came together."""
 _WITHIN: Final = local()
 """Of a thread that makes requests for others: how many pools are around it, as `depth`."""
 
@@ -60,11 +62,16 @@ def each(ask: Callable[[T], R], items: Sequence[T], *, at: Storage | None = None
     return [*stream(ask, items, at=at)]
 
 
-def stream(ask: Callable[[T], R], items: Iterable[T], *, at: Storage | None = None) -> Iterator[R]:
+def stream(
+    ask: Callable[[T], R], items: Iterable[T], *, at: Storage | None = None, ahead: int = _AHEAD
+) -> Iterator[R]:
     """Yield results in the order of the items, a bounded number of them ahead of the consumer.
 
     The first error ends it, as closing the iterator does: requests not started by then never are. A few items are
-    processed serially, in the caller's thread. Args as `each`.
+    processed serially, in the caller's thread. Args as `each`, and:
+
+    Args:
+        ahead: number of answers, and of requests to come, that it holds.
     """
     is_far = at is not None and at.is_far
     few = 2 if is_far else _FEW
@@ -79,7 +86,7 @@ def stream(ask: Callable[[T], R], items: Iterable[T], *, at: Storage | None = No
         asked: deque[Future[R]] = deque()
         for item in chain(first, rest):
             asked.append(pool.submit(ask, item))
-            if len(asked) >= _AHEAD:
+            if len(asked) >= ahead:
                 yield asked.popleft().result()
         while asked:
             yield asked.popleft().result()

@@ -174,9 +174,10 @@ class _Merging:
                 (head, begin(partial(branch.schemas.look_again, schema_id))),
                 (newest, begin(partial(main.schemas.look_again, base.schema.id))),
             )
-            # What the commits of the fence and of the merge are made from, and the schema that the branch began with.
-            begin(partial(branch.manifests.of_snapshot, head))
-            begin(partial(main.manifests.of_snapshot, newest))
+            # What the commits of the fence and of the merge are made from, beside the changes that are planned with, and the
+            # schema that the branch began with.
+            for side, snapshot in ((branch, head), (main, newest)):
+                begin(partial(side.manifests.read_list, snapshot.base_manifest_list))
             begin(lambda: branch.schemas.fetch([fork_of(branch).schema_id]))
             planner = self._planner(branch, head, log, schema_id)
             plan = planner.plan(base)
