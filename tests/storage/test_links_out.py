@@ -3,9 +3,12 @@
 import itertools
 import os
 from contextlib import contextmanager
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
+from anabranch.arrow.files import open_file, translated
 from anabranch.errors import AnabranchError, NotFoundError, StorageError, UnreadableFileError
 from anabranch.storage import links_out
 from anabranch.storage.local import LocalStorage
@@ -20,7 +23,14 @@ def whole_input(storage, path):
         return file.read()
 
 
+def natively(storage, path):
+    with translated(path), open_file(storage, SimpleNamespace(path=path, size=6)) as file:
+        assert isinstance(file, pa.OSFile)
+        return file.read()
+
+
 READS = {
+    "native": natively,
     "whole": lambda storage, path: storage.get(path),
     "range": lambda storage, path: storage.get_range(path, 0, 6),
     "input": whole_input,
@@ -58,7 +68,7 @@ def put_decoy(file):
     os.replace(file.with_name("new"), file)
 
 
-CALLS = ("open", "fstat", "readlink", "lstat", "stat", "dup2")
+CALLS = ("open", "fstat", "readlink", "lstat", "stat", "dup2", "fsencode")
 
 
 @contextmanager

@@ -26,14 +26,9 @@ _SMALL_GAP: Final = 256 << 10
 
 
 def native_path(storage: Storage, path: str) -> str | None:
-    """Return the object's path on this machine, if the store is local; readers then need no Python.
-
-    Raises `UnreadableFileError`: a link leads to it that is not followed.
-    """
-    locate, check = (getattr(storage, name, None) for name in ("native_path", "check_native"))
+    """Return the object's path on this machine, if the store is local; readers then need no Python."""
+    locate = getattr(storage, "native_path", None)
     found = locate(path) if callable(locate) else None
-    if found is not None and callable(check):
-        check(path)
     return found if isinstance(found, str) else None
 
 
@@ -47,9 +42,9 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
         NotFoundError: there is no such file.
         StorageError: it cannot be read.
     """
-    path = native_path(storage, file.path)
-    if path is not None:
-        return _opened(path)
+    here = _opened_here(storage, file.path)
+    if here is not None:
+        return here
     if wanted is None:
         start = max(0, file.size - _FOOTER_SIZE)
         wanted = [(start, file.size - start)]
@@ -58,15 +53,20 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
 
 def open_whole(storage: Storage, file: SplitFile) -> pa.NativeFile:
     """Open like `open_file`, for formats with scattered reads: a distant file is fetched as a whole."""
-    path = native_path(storage, file.path)
-    return _opened(path) if path is not None else pa.BufferReader(storage.get(file.path))
+    here = _opened_here(storage, file.path)
+    return pa.BufferReader(storage.get(file.path)) if here is None else here
 
 
-def _opened(path: str) -> pa.NativeFile:
-    # Opening a pipe would wait for ever. A Path object per file would cost more than the look.
-    if os.path.lexists(path) and not os.path.isfile(path):  # noqa: PTH113
-        raise NotFoundError(f"{path} is not a regular file")
-    return pa.OSFile(os.fsencode(path))  # a name need not be UTF-8
+def _opened_here(storage: Storage, path: str) -> pa.NativeFile | None:
+    """Open a file of a local store; None if the store is another one. Raises `UnreadableFileError`, `OSError`."""
+    opened = getattr(storage, "native_input", None)
+    if not callable(opened):
+        return None
+    try:
+        with opened(path) as name:
+            return pa.OSFile(os.fsencode(name))  # a name need not be UTF-8
+    except IsADirectoryError as error:
+        raise NotFoundError(f"{path} is not a regular file") from error
 
 
 @contextmanager

@@ -65,6 +65,11 @@ def check_opened(descriptor: int, target: str, root: str) -> None:
             os.close(located)
 
 
+def name_to_open(descriptor: int, target: str) -> str:
+    """Return a name by which an open file can be opened again while it is open; its own where the system has none."""
+    return target if _place_of(descriptor) is None else f"{_DESCRIPTORS}/{descriptor}"
+
+
 def check_links(target: str, root: str) -> None:
     """Refuse a way out of `root` by a link that neither root nor this user made. Raises `UnreadableFileError`.
 

@@ -39,7 +39,7 @@ from anabranch.storage.folders import (
     sync_name,
     sync_removal,
 )
-from anabranch.storage.links_out import ATTEMPTS, check_links, check_opened, open_regular
+from anabranch.storage.links_out import ATTEMPTS, check_links, check_opened, name_to_open, open_regular
 from anabranch.storage.os_errors import translated
 from anabranch.storage.protocol import ObjectInfo, Sink
 from anabranch.storage.requests import request, written
@@ -151,9 +151,19 @@ class LocalStorage:
         """Return the object's path on this machine, for libraries that read files by themselves."""
         return self._target(path)
 
-    def check_native(self, path: str) -> None:
-        """Raise `UnreadableFileError` for a link on the way to an object that `get` would not follow."""
-        check_links(self._target(path), self._root)
+    @contextmanager
+    def native_input(self, path: str) -> Iterator[str]:
+        """Yield a name by which a library can open, within the block, the very file that `get` would read.
+
+        Raises `UnreadableFileError`, `OSError`.
+        """
+        target = self._target(path)
+        descriptor = open_regular(target, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            check_opened(descriptor, target, self._root)
+            yield name_to_open(descriptor, target)
+        finally:
+            os.close(descriptor)
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Sink]:
