@@ -7,6 +7,8 @@ import os
 import pytest
 
 import anabranch
+from anabranch.errors import CorruptTableError
+from anabranch.kernel.log.cache import SHARED
 from anabranch.kernel.log.consumers import forget_consumer, move_consumer
 from anabranch.kernel.replacement.release import release_due
 from tests.support.tables import ids_of, make_table, rows
@@ -251,6 +253,26 @@ def test_records_of_a_main_that_was_replaced(table):
     assert sorted(_paths(table)) == sorted(torn)
     assert _fresh(table).repair().left == ()
     assert _fresh(table).verify(deep=True).ok
+
+
+@pytest.mark.parametrize("key", ["merge", "snapshot", "replaced", "theirs"])
+def test_an_end_of_a_merge_that_leaves_something_unsaid(table, key):
+    """What is missing would be taken for abandoned, or for appended, and later merges refused for what is not so."""
+    path, storage = "branch/branch-b1/MERGE-1.done", table.context.storage
+    before = storage.get(path)
+    said = json.loads(before)
+    del said[key]
+    storage.put(path, json.dumps(said).encode())
+    _fresh(table).branch("b1").append(rows(60, 1))
+    SHARED.__init__()
+    with pytest.raises(CorruptTableError, match=f"{path}: '{key}' is missing"):
+        _fresh(table).merge_branch("b1")
+    assert path in _paths(table)
+    assert path in [step.path for step in _fresh(table).repair().steps]
+    assert storage.get(path) == before
+    SHARED.__init__()
+    _fresh(table).merge_branch("b1")
+    assert ids_of(_fresh(table)) == sorted([*ALL, 60])
 
 
 @pytest.mark.parametrize("is_dropped", [True, False])

@@ -42,6 +42,8 @@ class Stored:
     maximum: int = MAX_LONG
     seldom: bool = False
     """Whether it is left out of the file while it is None, false or empty."""
+    always: bool = False
+    """Whether its key has to be there even if null is a value of it."""
     apart: bool = False
     """Whether it is not in the file, such as a number in the file's name; whoever reads the record gives it."""
     others: bool = False
@@ -193,6 +195,8 @@ class _Field(NamedTuple):
             return content.others({"version", *keys_of(record)})
         if content.values.get(self.key) is not None:
             return self.read(content, self.key)
+        if self.stored.always and self.key not in content.values:
+            content.fail(f"'{self.key}' is missing")
         if self.is_optional and (self.default is None or self.key in content.values):
             return None
         return self.read(content, self.key) if self.default is None else self.default()

@@ -90,15 +90,28 @@ class MergeRecord(JsonFile):
 
 @dataclass(frozen=True, slots=True)
 class MergeEnd(JsonFile):
-    """Outcome of a merge."""
+    """Outcome of a merge. All of it has to be there: what is missing would be taken for abandoned, or for appended."""
 
     number: Annotated[int, Stored(key="merge", minimum=1)]
-    snapshot: SnapshotRef | None
+    snapshot: Annotated[SnapshotRef | None, Stored(always=True)]
     """The snapshot of main that the merge made; None if it was abandoned, and nothing was merged."""
-    replaced: frozenset[bytes] = frozenset()
-    """Partition rows whose files were replaced by the branch's."""
-    theirs: frozenset[bytes] = frozenset()
+    replaced: frozenset[bytes]
+    """Partition rows whose files were replaced by the branch's; none also where that is not known any more."""
+    theirs: frozenset[bytes]
     """Those of them that a person chose to take from the branch, which from then on counts as knowing main there."""
+
+    @classmethod
+    def abandoned(cls, number: int) -> MergeEnd:
+        """Return the end of a merge that merged nothing."""
+        return cls(number, None, frozenset(), frozenset())
+
+    @classmethod
+    def expired(cls, number: int, snapshot: SnapshotRef) -> MergeEnd:
+        """Return the end of a merge whose snapshot has expired.
+
+        It said which partitions were replaced. Without that later merges refuse what may depend on it; they lose nothing.
+        """
+        return cls(number, snapshot, frozenset(), frozenset())
 
 
 @dataclass(frozen=True)

@@ -242,9 +242,8 @@ class _Merging:
                     pin_result(self.main, branch.branch_uuid, record.number, snapshot)
                 return made
         if past is None or past.base_is_other:
-            return MergeEnd(
-                record.number, None
-            )  # rolled back for good: whoever was held up cannot commit either
+            # Rolled back for good: whoever was held up cannot commit either.
+            return MergeEnd.abandoned(record.number)
         if past.reaches_base:
             return None
         try:
@@ -252,7 +251,7 @@ class _Merging:
         except CommitOutcomeUnknownError as error:
             raise self._unknown(record, error) from error
         if isinstance(found, LedgerEntry):
-            return MergeEnd(record.number, SnapshotRef(self.main.branch_uuid, found.snapshot_id, ""))
+            return MergeEnd.expired(record.number, SnapshotRef(self.main.branch_uuid, found.snapshot_id, ""))
         return None
 
     def _before(self, record: MergeRecord) -> SnapshotRef:

@@ -136,7 +136,7 @@ def end_of(main: TableContext, made: Snapshot) -> MergeEnd:
     facts = merge_facts(made)
     number = made.commit_identifier
     if facts.is_ended:
-        return MergeEnd(number, None)
+        return MergeEnd.abandoned(number)
     ref = SnapshotRef(main.branch_uuid, made.id, made.stamp)
     return MergeEnd(number, ref, facts.replaced, facts.theirs)
 
@@ -149,7 +149,7 @@ def _end_of(side: Side, log: MergeLog, made: MergeMade) -> MergeEnd:
     snapshot = next((s for s in side.left if s.stamp == made.stamp), None)
     ref = SnapshotRef(side.context.branch_uuid, made.id, made.stamp)
     if snapshot is None:
-        return MergeEnd(made.number, ref)
+        return MergeEnd.expired(made.number, ref)
     return end_of(side.context, snapshot)
 
 

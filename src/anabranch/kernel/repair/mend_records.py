@@ -170,7 +170,9 @@ def _merge_end(
         return None
     found, facts = made
     ref = SnapshotRef(found.properties.get(BRANCH_PROPERTY, main.branch_uuid), found.id, found.stamp)
-    end = MergeEnd(number, None) if facts.is_ended else MergeEnd(number, ref, facts.replaced, facts.theirs)
+    end = (
+        MergeEnd.abandoned(number) if facts.is_ended else MergeEnd(number, ref, facts.replaced, facts.theirs)
+    )
     return f"snapshot {found.id} of main, which the merge made", end.to_json()
 
 
