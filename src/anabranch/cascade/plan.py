@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.cascade.affected import Affected, Affects, affected
 from anabranch.cascade.correction import Correction, FromTag, correction_from, correction_of
 from anabranch.cascade.order import in_order
-from anabranch.cascade.starts import Corrected, Stand
+from anabranch.cascade.starts import Corrected, JobStart, Stand
 from anabranch.cascade.taken_away import begun_anew, takings
 from anabranch.cascade.values import CascadePlan, CascadeStep, JobPart
 from anabranch.cascade.work import Work, branch_there
@@ -19,7 +19,8 @@ from anabranch.jobs.checkpoint import IN_WAREHOUSE, Places
 from anabranch.jobs.job import Job
 from anabranch.jobs.positions import first_positions
 from anabranch.jobs.starts import reads_files_on
-from anabranch.jobs.state.held import expected_state, files_unknown
+from anabranch.jobs.state.file_logs import newest_logs
+from anabranch.jobs.state.held import expected_state, files_unknown, log_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
 from anabranch.kernel.log.ref_log import find_tags, is_internal, tag_names
@@ -87,7 +88,8 @@ def work_of(
         writers = {one.main.name: writers_of(known.store, one.made_anew, one.kept) for one in tables}
         by_name = {job.name: job for job in jobs}
         tables = in_order(tables, writers, by_name)
-        stands = {one.main.name: _stand(known, one) for one in tables}
+        of_files = {job.sink for job in jobs if job.reads_files}
+        stands = {one.main.name: _stand(known, one, reads_files=one.main.name in of_files) for one in tables}
         sources = {source.table for job in jobs for source in job.sources.values()}
         taking = {
             main.name: takings(main, known.store)
@@ -211,12 +213,23 @@ def _part(work: Work, one: Affected, writer: Writer, corrected: Mapping[str, Cor
     problem = start.problem
     if problem is None and reads_files_on(start.options):
         problem = files_unknown(work.warehouse, work.storage_options, work.places, job, start.point)
+    problem = problem or _logs_gone(work, one, job, start)
     if problem is not None:
         return f"{writer}, and it cannot go on from snapshot {one.missing if one.fork is None else one.fork.snapshot}: {problem}"
     notices = (*start.notices, *_undeclared(work, writer, job))
     state = expected_state(work.warehouse, work.storage_options, work.places, job, start.point)
     took = work.took[one.main.name].get(writer.job)
     return JobPart(writer.job, start.sources, writer.commits, is_batch, start.options, notices, state, took)
+
+
+def _logs_gone(work: Work, one: Affected, job: Job, start: JobStart) -> str | None:
+    """Return why it cannot be told whether the files are still there that a job had read for what is made again."""
+    place = work.warehouse, work.storage_options, work.places, job.name, one.main
+    for query, batch in start.file_logs.items():
+        found = log_of(*place, query=query, batch=batch)
+        if isinstance(found, str) and (start.point is None or query != start.point.query):
+            return found
+    return None
 
 
 def _undeclared(work: Work, writer: Writer, job: Job) -> Iterator[str]:
@@ -258,11 +271,12 @@ def _head(main: TableContext) -> None:
         ) from error
 
 
-def _stand(known: Known, one: Affected) -> Stand:
+def _stand(known: Known, one: Affected, *, reads_files: bool) -> Stand:
     """Return how far the jobs of a table were at its fork."""
     firsts = first_positions(_entries(known.store, one))
+    logs = newest_logs(_entries(known.store, one)) if reads_files else {}
     if one.fork is None or one.fork.is_empty:
-        return Stand(firsts=firsts)
+        return Stand(firsts=firsts, logs=logs)
     unread = known.problems_of(one.main.name)
     ref = CommitRef(one.main.branch_uuid, one.fork.snapshot)
     found = tuple(replace(job, unread=unread) for job in positions(known.store, ref))
@@ -276,7 +290,7 @@ def _stand(known: Known, one: Affected) -> Stand:
     if gaps and unknown is None:
         first, last = gaps[0]
         unknown = f"snapshots {first} to {last} were removed before lineage saw them"
-    return Stand(moment_at(one.main, one.fork.snapshot).snapshot, found, unknown, firsts)
+    return Stand(moment_at(one.main, one.fork.snapshot).snapshot, found, unknown, firsts, logs)
 
 
 def _entries(store: CommitStore, one: Affected) -> Iterator[LineageEntry]:

@@ -284,6 +284,7 @@ class _Cascade:
                 source_branches=branches,
                 starts=start.options,
                 point=start.point,
+                file_logs=start.file_logs,
                 moved=on_corrected(self.work.read(job, corrected).values()),
                 accept_empty_state=self.options.accept_empty_state,
             )

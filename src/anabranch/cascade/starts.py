@@ -60,6 +60,8 @@ class Stand:
     """Why unknown jobs may have written to it."""
     firsts: Mapping[str, KnownPositions] = field(default_factory=dict)
     """By job, where it began to read its sources, among the commits that are made again."""
+    logs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By job, among the same: see `newest_logs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class JobStart:
     """Why the job cannot continue from there by itself."""
     point: Point | None = None
     """The job's last batch in what its branch begins with; None if it begins with nothing."""
+    file_logs: Mapping[str, int] = field(default_factory=dict)
+    """As of a `Run`."""
 
 
 def start_of(

@@ -69,7 +69,8 @@ class Work:
         """Return where a job begins. See `start_of`."""
         tables = {name: main.table_uuid for name, main in self._mains_of(job).items()}
         stand, is_batch = self.stands[one.main.name], self.is_batch(job)
-        return start_of(job, one.main, stand, self.read(job, corrected), tables, is_batch=is_batch)
+        found = start_of(job, one.main, stand, self.read(job, corrected), tables, is_batch=is_batch)
+        return replace(found, file_logs=stand.logs.get(job.name, {})) if job.reads_files else found
 
     def is_batch(self, job: Job) -> bool:
         """Whether a job has no stream among its sources. Of what a function returns only Spark can tell: its commits do here."""

@@ -72,6 +72,11 @@ class Job(Shown):
         """Tables of the lake that it reads."""
         return tuple(dict.fromkeys(s.table for s in self.sources.values() if s.table is not None))
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether a source of it is a folder, whose files it reads as they arrive."""
+        return any(source.kind == "files" for source in self.sources.values())
+
     def __call__(self, *frames: Any, **named: Any) -> Any:
         """Return the rows of the job for these DataFrames, as its function gives them; for tests."""
         if isinstance(self.transform, str):

@@ -59,6 +59,8 @@ class Run:
     """The batch after which they are, in place of that of a tag."""
     moved: Callable[[Offset], Offset] | None = None
     """Maps a position of the query that made the point to the same one on the table that is read."""
+    file_logs: Mapping[str, int] = field(default_factory=dict)
+    """Queries whose logs name the files that were read for what is made again, each with its last batch."""
     accept_empty_state: Collection[str] = ()
     """Jobs that may begin without state if none can be recovered."""
     start_anew: Collection[str] = ()

@@ -99,7 +99,7 @@ class Runner:
         state, keeper = settled.begun, None
         if state is not None and state.starts:
             rows = remade(state.starts)
-        if settled.has_state or any(source.kind == "files" for source in job.sources.values()):
+        if settled.has_state or job.reads_files:
             keeper = self._keeper(prepared, checkpoint, has_state=settled.has_state)
             keeper.look()  # before the first batch, after which Spark removes old state
         pins = SourcePins(job, self.lake, self.runtime) if self.pins_sources else None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.errors import InvalidInputError
 from anabranch.jobs.source import FILES_READ, STARTING_OFFSETS
 from anabranch.jobs.state.carry import Moved
-from anabranch.jobs.state.held import HeldState, newest_committed
+from anabranch.jobs.state.file_logs import check_there
+from anabranch.jobs.state.held import HeldState, log_of, newest_committed
 from anabranch.jobs.state.operators import Operators
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
@@ -17,7 +18,8 @@ from anabranch.streaming.offsets import Offset, Position, is_offset
 
 if TYPE_CHECKING:
     from anabranch.jobs.checkpoint import JobCheckpoint
-    from anabranch.jobs.prepare import Prepared
+    from anabranch.jobs.prepare import Prepared, Run
+    from anabranch.lake import Lake
 
 _OPERATORS: Final = "anabranch/operators"
 """In a checkpoint: a file for each start with other operators, named by the first batch that it runs."""
@@ -80,6 +82,32 @@ def check_positions(held: HeldState, prepared: Prepared, moved: Moved) -> None:
             raise InvalidInputError(
                 f"the checkpoint's log and the commits of '{prepared.sink}' differ in how far source '{name}' had been read"
             )
+
+
+def check_files_there(
+    prepared: Prepared,
+    lake: Lake,
+    run: Run,
+    *,
+    after: Mapping[str, int] | None = None,
+    but: str | None = None,
+) -> None:
+    """Raise `InvalidInputError` if files that were read for what is made again are not there, or nobody knows which they were.
+
+    Args:
+        after: only those after these batches of their logs, by source.
+        but: a query whose log is left out.
+    """
+    places, job, table = run.places, prepared.job.name, prepared.table.context
+    for query, batch in run.file_logs.items():
+        if query == but:
+            continue
+        found = log_of(lake.url, lake.storage_options, places, job, table, query=query, batch=batch)
+        if isinstance(found, str):
+            raise InvalidInputError(
+                f"job '{job}' cannot be run again: {found}", hint="restore that checkpoint."
+            )
+        check_there(found.storage, lake.storage_options, after=after)
 
 
 def _is_at(log: Sequence[Any], wanted: Offset, moved: Moved) -> bool:

@@ -8,11 +8,12 @@ not name for new, so a log that lacks entries would have files read a second tim
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
+from anabranch.lineage.model import LineageEntry
 from anabranch.lineage.spark_offsets import BatchOffsets
 from anabranch.storage.open import OBJECT_STORE_SCHEMES, open_storage
 from anabranch.storage.protocol import Storage
@@ -20,14 +21,38 @@ from anabranch.storage.protocol import Storage
 _OFFSET: Final = "logOffset"
 _COMPACT: Final = ".compact"
 
+_BY_HAND: Final = "run the job on the branch yourself, where it reads what is there, and then this again"
+
 
 def logs_of_files(offsets: BatchOffsets) -> dict[str, int]:
     """Return, by source that reads files, the last batch of its log."""
-    return {
-        source: int(value[_OFFSET])
-        for source, value in offsets.ends.items()
-        if isinstance(value, dict) and value.keys() == {_OFFSET}
-    }
+    return {source: int(value[_OFFSET]) for source, value in offsets.ends.items() if _is_of_log(value)}
+
+
+def newest_logs(entries: Iterable[LineageEntry]) -> dict[str, dict[str, int]]:
+    """Return, by job, the queries whose logs together name all files that it had read, each with its last batch.
+
+    The log of a query that went on after another one has that one's entries too; that of one that began anew has not.
+
+    Args:
+        entries: of commits, oldest first.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for entry in entries:
+        query, batch = entry.engine.query, entry.engine.batch
+        begins = [read.start for read in entry.streams if _is_of_log(read.end)]
+        if entry.is_of_no_job or query is None or batch is None or not begins:
+            continue
+        logs = found.setdefault(entry.job, {})
+        if logs and query not in logs and None not in begins:
+            logs.popitem()  # of the one before it
+        logs[query] = batch
+    return found
+
+
+def _is_of_log(position: Any) -> bool:
+    """Whether a position is one in a log of files."""
+    return isinstance(position, dict) and position.keys() == {_OFFSET}
 
 
 def carry_log(checkpoint: Storage, target: Storage, source: str, last: int) -> None:
@@ -83,7 +108,7 @@ def check_there(
         more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
         raise InvalidInputError(
             f"files that it has read are not there to be read again: {min(gone)}{more}",
-            hint="put them back, or do it by hand: --by-hand.",
+            hint=f"put them back; or {_BY_HAND}.",
         )
 
 
@@ -93,7 +118,7 @@ def _there(folder: str, options: Mapping[str, str]) -> set[str]:
     if scheme != "file" and scheme not in OBJECT_STORE_SCHEMES:
         raise InvalidInputError(
             f"whether files that it has read are still there cannot be seen: {folder}",
-            hint="do it by hand: --by-hand; or write what arrives into a table first.",
+            hint=f"{_BY_HAND}; or write what arrives into a table first.",
         )
     place = unquote(urlsplit(folder).path if scheme == "file" else folder)
     return {info.path.rpartition("/")[2] for info in open_storage(place, options).list()}

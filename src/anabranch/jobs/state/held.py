@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError, NotFoundError
-from anabranch.jobs.checkpoint import JobCheckpoint, Places, checkpoints_of
+from anabranch.jobs.checkpoint import JobCheckpoint, Places, checkpoints_of, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.point import Point
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.provenance.job_states import job_states
 from anabranch.lineage.spark_offsets import BatchOffsets, parse_batch_offsets
 from anabranch.storage.protocol import Storage
 
@@ -171,6 +174,32 @@ def former_of(
     """Return the checkpoint of the query that made a point, if it is in one of these places, or where checkpoints are by default."""
     found = checkpoints_of(warehouse, job.name, options, places)
     return next((one for one in found if query_of(one.storage) == point.query), None)
+
+
+def all_of(
+    warehouse: str, options: Mapping[str, str], places: Places, job: str, table: TableContext
+) -> Iterator[JobCheckpoint]:
+    """Yield the checkpoints of a job: in these places, where they are by default, and then where its table says."""
+    yield from checkpoints_of(warehouse, job, options, places)
+    told = {state.checkpoint for state in job_states(main_of(table)) if state.job == job}
+    yield from (opened(location, options) for location in sorted(told))
+
+
+def log_of(
+    warehouse: str,
+    options: Mapping[str, str],
+    places: Places,
+    job: str,
+    table: TableContext,
+    *,
+    query: str,
+    batch: int,
+) -> JobCheckpoint | str:
+    """Return a checkpoint of a query that has its batches up to one; or why there is none: a copy may be older."""
+    for found in all_of(warehouse, options, places, job, table):
+        if query_of(found.storage) == query and max(_batches(found.storage, "offsets"), default=-1) >= batch:
+            return found
+    return f"which files it had read is not known any more: there is no checkpoint with batch {batch} of its query {query}"
 
 
 def _has_state(checkpoint: JobCheckpoint) -> bool:

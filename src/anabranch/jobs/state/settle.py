@@ -9,21 +9,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
-from anabranch.jobs.checkpoint import JobCheckpoint, checkpoints_of, opened
+from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.starts import lost_hint, reads_files_on
 from anabranch.jobs.state.carry import carry, moved_offsets, wipe
-from anabranch.jobs.state.checks import CHANGED, check_positions, check_same_operators, record_operators
+from anabranch.jobs.state.checks import (
+    CHANGED,
+    check_files_there,
+    check_positions,
+    check_same_operators,
+    record_operators,
+)
 from anabranch.jobs.state.closing import closing_watermark, without_rows
 from anabranch.jobs.state.file_logs import check_there, logs_of_files
-from anabranch.jobs.state.held import held_state, newest_committed, newest_offsets, query_of
+from anabranch.jobs.state.held import all_of, held_state, newest_committed, newest_offsets, query_of
 from anabranch.jobs.state.operators import Operators
 from anabranch.jobs.state.origins import Since, origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.reach import reach_of
 from anabranch.jobs.state.rebuild import first_batch, next_batch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import main_of
-from anabranch.kernel.provenance.job_states import job_states
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.runtime import SYSTEM
@@ -69,9 +73,8 @@ def settle(
             f"job '{prepared.job.name}' reads files, and no commit of it says after which batch it is to begin",
             hint="begin at another tag.",
         )
-    elif is_new and run.makes_branch and any(one.kind == "files" for one in prepared.job.sources.values()):
-        for former in checkpoints_of(lake.url, prepared.job.name, lake.storage_options, run.places):
-            check_there(former.storage, lake.storage_options)
+    elif is_new and run.makes_branch and prepared.job.reads_files:
+        check_files_there(prepared, lake, run)
     if operators is not None:
         record_operators(checkpoint, operators)
     return Settled(state, operators is not None)
@@ -122,17 +125,9 @@ class _Settling:
 
     def _former(self) -> JobCheckpoint | None:
         """Return the checkpoint of the query that made the point."""
-        job = self.prepared.job.name
-        for found in checkpoints_of(self.lake.url, job, self.lake.storage_options, self.run.places):
-            if query_of(found.storage) == self.point.query:
-                return found
-        main = main_of(self.prepared.table.context)
-        told = {state.checkpoint for state in job_states(main) if state.job == job}
-        for location in sorted(told):
-            found = opened(location, self.lake.storage_options)
-            if query_of(found.storage) == self.point.query:
-                return found
-        return None
+        job, table, options = self.prepared.job.name, self.prepared.table.context, self.lake.storage_options
+        found = all_of(self.lake.url, options, self.run.places, job, table)
+        return next((one for one in found if query_of(one.storage) == self.point.query), None)
 
     def _carried(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
         if former is None:
@@ -149,6 +144,7 @@ class _Settling:
             assert text is not None, "its state was found with it"
             read = logs_of_files(parse_batch_offsets(text))
             check_there(former.storage, self.lake.storage_options, after=read)
+            check_files_there(self.prepared, self.lake, self.run, after=read, but=self.point.query)
         watermark = closing_watermark(former.storage, held, self.point, self.prepared.table.context)
         carry(held, self.checkpoint.storage, self._moved)
         if watermark is not None:
