@@ -45,6 +45,12 @@ def is_written(value: str) -> bool:
     return any(value in text.constants for text in _texts())
 
 
+def calls_of(function: str) -> Iterator[ast.Call]:
+    """Yield the calls of functions of a name that stand in the text."""
+    for text in _texts():
+        yield from text.calls.get(function, ())
+
+
 def is_constant(name: str, value: str) -> bool:
     """Whether nothing but constants is ever assigned to a name in a file of the program, and a value is one of them."""
     return any(value in text.names.get(name, ()) for text in _texts())
@@ -145,14 +151,24 @@ class _File:
     def arguments(self) -> dict[str | None, frozenset[str]]:
         """Constants in calls, by the name of the function; by None those of all."""
         found: dict[str | None, set[str]] = {None: set()}
-        for node in ast.walk(self.tree):
-            if not isinstance(node, ast.Call):
-                continue
-            values = {value for part in (*node.args, *node.keywords) for value in self._constants(part)}
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-            found[None] |= values
-            found.setdefault(name, set()).update(values)
+        for name, calls in self.calls.items():
+            for node in calls:
+                values = {value for part in (*node.args, *node.keywords) for value in self._constants(part)}
+                found[None] |= values
+                found.setdefault(name, set()).update(values)
         return {name: frozenset(values) for name, values in found.items()}
+
+    @cached_property
+    def calls(self) -> dict[str | None, list[ast.Call]]:
+        """All calls, by the name of the function."""
+        found: dict[str | None, list[ast.Call]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                name = (
+                    node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+                )
+                found.setdefault(name, []).append(node)
+        return found
 
     @cached_property
     def defaults(self) -> frozenset[str]:

@@ -20,6 +20,7 @@ from anabranch.lineage.program_text import is_part_of_text, is_written, shown
 from anabranch.spark.context.attached import options_of
 from anabranch.spark.context.options import spelled
 from anabranch.spark.lineage.function_data import has_data
+from anabranch.spark.lineage.literal_times import KINDS, is_time_written
 from anabranch.spark.lineage.plan_inputs import PlanInputs, kafka_input, look_up
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SQL_LITERAL: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\b\d+(?:\.\d+)?\b")
+_CONDITIONS: Final = ("scan.filter", "query", "dbtable")
+"""Options of readers that are SQL."""
+_OF_PLACES: Final = ("path", "url", "user", "password", "driver")
+"""Options of readers that say where rows are, and not which."""
 _FILES = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
@@ -80,6 +85,8 @@ def _holds(name: str, message: Any, statement: str | None) -> bool:
             if kind in (None, "null", "boolean", "array", "map", "struct"):
                 return False  # what is in one is told by itself
             value = getattr(message, kind)
+            if kind in KINDS:
+                return not is_time_written(kind, value)
             return not is_written(shown(value.value if kind == "decimal" else value))
         case "SQL":
             return _is_computed(str(message.query) if statement is None else statement)
@@ -87,11 +94,31 @@ def _holds(name: str, message: Any, statement: str | None) -> bool:
             return _is_computed(str(message.expression))
         case "Limit" | "Tail" | "Offset":
             return not is_written(str(message.offset if name == "Offset" else message.limit))
-        case "PythonUDF":
+        case "Range":
+            bounds = {message.start, message.end, message.step} - {0, 1}  # which Spark's client adds itself
+            return not all(is_written(str(bound)) for bound in bounds)
+        case "DataSource":
+            given = {str(key).lower(): str(value) for key, value in message.options.items()}
+            return any(map(_is_computed, message.predicates)) or any(
+                _is_given(str(message.format).lower(), key, value) for key, value in given.items()
+            )
+        case "PythonUDF" | "PythonUDTF":
             return has_data(cloudpickle.loads(message.command))  # of this process itself
         case "ScalarScalaUDF" | "JavaUDF":
             return True
     return False
+
+
+def _is_given(source: str, key: str, value: str) -> bool:
+    """Whether an option of a reader may hold a value that the program computed.
+
+    Those of tables and topics say where reading begins and ends, which the sources of the commit tell.
+    """
+    if key in _CONDITIONS:
+        return not is_written(value) and _is_computed(value)
+    if source.startswith("anabranch") or source == "kafka" or key in _OF_PLACES:
+        return False
+    return value.lower() not in ("", "true", "false") and not is_written(value)
 
 
 def _is_computed(text: str) -> bool:
