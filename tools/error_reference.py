@@ -53,6 +53,11 @@ NEXT = {
         False,
     ),
     "NotFoundError": ("check the name; the hint lists what there is", NONE, False),
+    "WarehouseMissingError": (
+        "check the path, or bring its disk or mount back; jobs that are running wait for it",
+        NONE,
+        False,
+    ),
     "PositionLostError": (
         "start with a new checkpoint where the hint says; a consumer keeps unread snapshots from expiring",
         NONE,

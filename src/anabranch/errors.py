@@ -9,6 +9,7 @@
     * InvalidNameError
   * NotFoundError (LookupError)
     * PositionLostError: what a stream was to read next has expired, or its history was rewritten
+    * WarehouseMissingError: there is no warehouse at the place
   * AlreadyExistsError
   * CommitError
     * CommitConflictError: another commit removed what this one builds on; nothing was published
@@ -52,6 +53,7 @@ __all__ = [
     "StorageError",
     "UnreadableFileError",
     "UnsupportedFeatureError",
+    "WarehouseMissingError",
 ]
 
 
@@ -143,6 +145,10 @@ class NotFoundError(AnabranchError, LookupError):
 
 class PositionLostError(NotFoundError):
     """What a stream or a job was to read next has expired, or history was rewritten: no later attempt can go on there."""
+
+
+class WarehouseMissingError(NotFoundError):
+    """There is no warehouse at the place, or not just now: its disk or mount may be away."""
 
 
 class AlreadyExistsError(AnabranchError):

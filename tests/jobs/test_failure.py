@@ -153,3 +153,19 @@ def test_causes_that_go_in_circles_end():
 )
 def test_what_spark_says_of_event_times_leads_somewhere(said, does):
     assert does in as_ours(Exception(said)).hint
+
+
+@pytest.mark.parametrize(
+    ("said", "does"),
+    [
+        ("java.io.IOException: No space left on device", "free some space"),
+        ("[Errno 122] Disk quota exceeded: 'commits/7'", "free some space"),
+        ("java.io.FileNotFoundException: /d/offsets/.7.tmp (Read-only file system)", "for writing"),
+    ],
+)
+def test_what_a_disk_says_below_spark_leads_somewhere(said, does):
+    """The checkpoint and Spark's temporary files are not ours, so neither are the errors."""
+    assert does in as_ours(Exception(said)).hint
+    outer = Exception("Query [id = 1] terminated with exception: Writing job aborted")
+    outer.__cause__ = Exception(said)
+    assert does in as_ours(outer).hint

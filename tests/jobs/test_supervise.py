@@ -9,6 +9,7 @@ from anabranch.errors import (
     SealedBranchError,
     SourceReplacedError,
     StorageError,
+    WarehouseMissingError,
 )
 from anabranch.jobs.failure import JobFailedError
 from anabranch.jobs.status import Activity, State
@@ -88,6 +89,12 @@ def test_what_is_not_there_is_a_mistake_at_the_first_start_only():
     assert Story().job("a", gone, ending).run() == {"a": State.FAILED}
     assert Story().job("a", failing(gone), gone, ending).run() == {"a": State.ENDED}
     assert Story().job("a", AWAY, ending).run() == {"a": State.ENDED}
+
+
+def test_a_warehouse_that_is_away_at_a_jobs_first_start_is_waited_for():
+    """The others of the process found it there: a mount went away while it started."""
+    away = WarehouseMissingError("there is no warehouse at /mnt/lake")
+    assert Story().job("a", away, away, ending).job("b", ending).run() == {"a": State.ENDED, "b": State.ENDED}
 
 
 @pytest.mark.parametrize(

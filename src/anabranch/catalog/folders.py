@@ -15,6 +15,7 @@ from anabranch.errors import (
     NotFoundError,
     UnreadableFileError,
     UnsupportedFeatureError,
+    WarehouseMissingError,
 )
 from anabranch.format.records.layout import HISTORY_FOLDER, Layout
 from anabranch.format.records.main_pointer import former_main_of
@@ -158,7 +159,7 @@ def check_place(storage: Storage, *, may_be_new: bool) -> None:
     if folder is not None and not folder.exists():
         if may_be_new:
             return
-        raise NotFoundError(
+        raise WarehouseMissingError(
             f"there is no warehouse at {url}",
             hint="check the path; a new warehouse is made by the first table that is created in it, or on the command "
             "line by `--create`.",

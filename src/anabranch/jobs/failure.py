@@ -22,6 +22,7 @@ from anabranch.errors import (
     SourceReplacedError,
     StorageError,
     UnsupportedFeatureError,
+    WarehouseMissingError,
 )
 from anabranch.spark.jvm.raised import raised_as
 
@@ -73,8 +74,16 @@ _HINTS = (
             "WATERMARK FOR and leave withWatermark out, which takes both kinds."
         ),
     ),
+    (
+        re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE),
+        "free some space where the checkpoint is, or where Spark keeps its temporary files (spark.local.dir); the job goes on by itself.",
+    ),
+    (
+        re.compile(r"Read-only file system", re.IGNORECASE),
+        "mount the disk of the checkpoint or of Spark's temporary files (spark.local.dir) for writing; the job goes on by itself.",
+    ),
 )
-"""What to do about errors of Spark that do not say so."""
+"""What to do about errors of Spark and of the machine that do not say so."""
 
 
 class JobFailedError(AnabranchError):
@@ -93,9 +102,9 @@ def as_ours(error: BaseException) -> AnabranchError:
         raised = raised_as(one) if isinstance(one, Exception) else None
         if raised is not None:  # it went through the JVM of this process, which keeps only its text
             return raised
-    text = str(error)
-    hint = next((hint for pattern, hint in _HINTS if pattern.search(text)), None)
-    return JobFailedError(_reason(error, text), hint=hint)
+    texts = [str(one) for one in _with_causes(error)]
+    hint = next((hint for pattern, hint in _HINTS if any(map(pattern.search, texts))), None)
+    return JobFailedError(_reason(error, str(error)), hint=hint)
 
 
 def hint_of(error: AnabranchError, job: str, sink: str) -> str | None:
@@ -135,7 +144,8 @@ def _may_pass(ours: AnabranchError, error: BaseException, *, has_run: bool) -> b
     if isinstance(ours, StorageError):
         return has_run or ours.retryable or ours.out_of_space
     if isinstance(ours, NotFoundError):
-        return has_run  # it was there before: a disk or a mount is away
+        # It was there before, so a disk or a mount is away; and no job runs without a warehouse that was there.
+        return has_run or isinstance(ours, WarehouseMissingError)
     if not isinstance(ours, JobFailedError):
         return False
     return any(_PASSING.search(str(one)) for one in _with_causes(error))

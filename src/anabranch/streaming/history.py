@@ -26,13 +26,18 @@ class History:
         """Return the snapshot of a position, or None if it has rightly expired. Raises `NotFoundError`."""
         if position.snapshot == 0:
             return None
-        snapshot = self.context.snapshots.find(position.snapshot)
+        snapshots = self.context.snapshots
+        snapshot, head = snapshots.find(position.snapshot), None
+        if snapshot is None:
+            head = snapshots.head()
+            if head is None:
+                self._check_is_there()
+                head = snapshots.head()
+            # A disk that was away at the first look may be back since.
+            snapshot = snapshots.find(position.snapshot)
         if snapshot is not None:
             self.check_stamp(snapshot, position)
             return snapshot
-        head = self.context.snapshots.head()
-        if head is None:
-            self._check_is_there()
         if head is None or head.id < position.snapshot:
             raise self._rewritten(
                 position, f"the newest snapshot is {head.id}" if head else "it has no snapshots"
