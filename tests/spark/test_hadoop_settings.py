@@ -63,6 +63,29 @@ def test_what_the_user_has_told_hadoop_stays(spark, conf):
     assert conf.get("fs.s3a.bucket.own.path.style.access") == "true"
 
 
+@pytest.mark.parametrize("own", ["fs.gs.auth.access.token.provider", "google.cloud.auth.type"])
+def test_whoever_has_told_hadoop_who_asks_google_needs_no_credentials_of_ours(spark, own):
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    options = {"gs.bearer-token": "t", "gs.endpoint": "http://here:1"}
+    before = {key: conf.get(key) for key in ("fs.gs.impl", "fs.gs.storage.root.url", "fs.gs.auth.type", own)}
+    conf.set("fs.gs.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
+    try:
+        with pytest.raises(UnsupportedFeatureError, match=r"takes no gs\.bearer-token"):
+            let_reach(spark, "gs://own/checkpoints/a", options)
+        conf.set(own, "com.example.Own")
+        let_reach(spark, "gs://own/checkpoints/a", options)
+        assert conf.get("fs.gs.storage.root.url") == "http://here:1"
+        let_reach(spark, "gs://own/checkpoints/a", {"gs.anonymous": "true"})
+        assert conf.get("fs.gs.auth.type") == before["fs.gs.auth.type"], (
+            "whoever says who asks says all of it"
+        )
+    finally:
+        for key, value in before.items():
+            conf.unset(key)
+            if value is not None:
+                conf.set(key, value, "core-default.xml")
+
+
 def test_a_job_whose_checkpoint_needs_a_connector_is_refused_before_it_begins(spark, warehouse):
     lake = anabranch.connect(warehouse, spark=spark, options=OPTIONS)
     for name in ("events", "copies"):

@@ -164,6 +164,44 @@ def test_what_is_given_for_other_stores():
 
 
 @pytest.mark.parametrize(
+    "who",
+    [
+        {"az.account-key": "key"},
+        {"az.sas-token": "sv=1"},
+        {"az.tenant-id": "t", "az.client-id": "c", "az.client-secret": "s"},
+    ],
+    ids=lambda who: next(iter(who)),
+)
+def test_credentials_of_an_account_are_for_its_host_alone(who):
+    options = {"az.account-name": "acc", **who}
+    for host in ("acc.dfs.core.windows.net", "ACC.dfs.core.windows.net", "acc.dfs.core.chinacloudapi.cn"):
+        assert all(key.endswith(f".{host}") for key in hadoop_settings(f"abfss://c@{host}/a", options))
+        assert hadoop_settings(f"abfss://c@{host}/a", options)
+    for host in (
+        "other.dfs.core.windows.net",
+        "acc.example.com",
+        "acc.dfs.core.windows.net.example.com",
+        "acc",
+    ):
+        assert hadoop_settings(f"abfss://c@{host}/a", options) == {}, host
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "left"),
+    [
+        ("gs://lake/a", {"gs.bearer-token": "t", "gs.endpoint": "http://here:1"}, {"fs.gs.storage.root.url"}),
+        ("gs://lake/a", {"gs.service-account-path": "/key.json"}, set()),
+        ("abfss://c@acc.dfs.core.windows.net/a", {"az.account-key": "key"}, set()),
+    ],
+)
+def test_what_is_said_where_another_says_who_is_asking(url, options, left):
+    assert hadoop_settings(url, options, with_credentials=False).keys() == left
+    s3 = hadoop_settings("s3://lake/a", KEYS, with_credentials=False)
+    assert s3
+    assert not {*KEYS.values()} & {*s3.values()}
+
+
+@pytest.mark.parametrize(
     ("url", "options", "error", "said"),
     [
         ("s3://lake/a", {"s3.access-key": "name"}, OptionError, "without s3.secret-key"),

@@ -17,6 +17,11 @@ from anabranch.storage.settings import settings_for
 
 _S3A: Final = "org.apache.hadoop.fs.s3a"
 _AZURE_HOST: Final = "dfs.core.windows.net"
+_AZURE_HOSTS: Final = (
+    *(_AZURE_HOST, "dfs.core.chinacloudapi.cn", "dfs.core.usgovcloudapi.net"),
+    "blob.core.windows.net",
+)
+"""Of Microsoft's clouds: what follows the name of the account in its host."""
 _AZURE_LOGIN: Final = "https://login.microsoftonline.com/{}/oauth2/token"
 _AZURE_OAUTH: Final = "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider"
 
@@ -41,8 +46,15 @@ def hadoop_location(url: str, options: Mapping[str, str] | None = None) -> str:
     return url
 
 
-def hadoop_settings(url: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
+def hadoop_settings(
+    url: str, options: Mapping[str, str] | None = None, *, with_credentials: bool = True
+) -> dict[str, str]:
     """Return the settings with which Hadoop reaches a store as we do; none for a folder.
+
+    Args:
+        url: the store, and a folder in it.
+        options: of the store.
+        with_credentials: whether they say who is asking; what cannot be said is an error only then.
 
     Raises:
         OptionError: an option has no such value.
@@ -54,15 +66,18 @@ def hadoop_settings(url: str, options: Mapping[str, str] | None = None) -> dict[
         return {}
     chosen, bucket = settings_for(url, kind, options or {}), place.partition("/")[0]
     if kind is S3:
-        return {f"fs.s3a.bucket.{bucket}.{key}": value for key, value in _of_s3(chosen)}
-    return dict(_of_google(chosen) if kind is GCS else _of_azure(url, bucket, chosen))
+        return {f"fs.s3a.bucket.{bucket}.{key}": value for key, value in _of_s3(chosen, with_credentials)}
+    if kind is GCS:
+        return dict(_of_google(chosen, with_credentials))
+    found = dict(_of_azure(url, bucket, chosen))
+    return found if with_credentials else {}
 
 
 def _kind_of(scheme: str) -> StoreKind | None:
     return next((kind for kind in KINDS if scheme.lower() in kind.schemes), None)
 
 
-def _of_s3(chosen: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _of_s3(chosen: Mapping[str, str], with_credentials: bool) -> Iterator[tuple[str, str]]:
     endpoint = chosen.get("endpoint")
     if endpoint is not None:
         yield "endpoint", endpoint
@@ -77,7 +92,8 @@ def _of_s3(chosen: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield key, f"{int(duration_of(S3, chosen, name).total_seconds() * 1000)}ms"
     if "retries" in chosen:
         yield "attempts.maximum", str(int(chosen["retries"]) + 1)
-    yield from _keys_of_s3(chosen)
+    if with_credentials:
+        yield from _keys_of_s3(chosen)
 
 
 def _keys_of_s3(chosen: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -98,9 +114,11 @@ def _keys_of_s3(chosen: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "aws.credentials.provider", f"{_S3A}.auth.ProfileAWSCredentialsProvider"
 
 
-def _of_google(chosen: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _of_google(chosen: Mapping[str, str], with_credentials: bool) -> Iterator[tuple[str, str]]:
     if "endpoint" in chosen:
         yield "fs.gs.storage.root.url", chosen["endpoint"]
+    if not with_credentials:
+        return
     if flag_of(GCS, chosen, "anonymous"):
         yield "fs.gs.auth.type", "UNAUTHENTICATED"
     elif "service-account-path" in chosen:
@@ -123,6 +141,10 @@ def _of_azure(url: str, bucket: str, chosen: Mapping[str, str]) -> Iterator[tupl
                 f"{url} does not say of which storage account it is", hint="set az.account-name."
             )
         host = f"{chosen['account-name']}.{_AZURE_HOST}"
+    if "account-name" in chosen and host.lower() not in {
+        f"{chosen['account-name']}.{cloud}".lower() for cloud in _AZURE_HOSTS
+    }:
+        return  # credentials of one account are not told to the host of another one
     if "account-key" in chosen:
         yield f"fs.azure.account.auth.type.{host}", "SharedKey"
         yield f"fs.azure.account.key.{host}", chosen["account-key"]

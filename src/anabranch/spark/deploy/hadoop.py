@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _OF_ENVIRONMENT = "Set by Spark on "
 """How Spark begins to say that it took a setting from a variable of the environment, as our client does if nothing is given."""
 _DEFAULTS = "-default.xml"
+_WHO = {"gs": ("fs.gs.auth.", "google.cloud.auth.")}
+"""Beginnings of the settings, by scheme, that say who is asking; the second is how they were called before."""
 
 
 def let_reach(spark: SparkSession, location: str, options: Mapping[str, str]) -> None:
@@ -49,7 +51,11 @@ def let_reach(spark: SparkSession, location: str, options: Mapping[str, str]) ->
             hint=f"start Spark with it: --conf spark.jars.packages={connector.coordinates(version)}; or leave --checkpoint and "
             "--checkpoints out, then they are on this machine's disk, with copies of state in the warehouse.",
         ) from error
-    given = hadoop_settings(location, options)
+    # Of a store whose settings have no form for one bucket, credentials of any kind are the user's own for all of it.
+    tells_who = any(
+        _is_set(conf, key) for prefix in _WHO.get(scheme, ()) for key in _keys_below(conf, prefix)
+    )
+    given = hadoop_settings(location, options, with_credentials=not tells_who)
     bucket = f"fs.s3a.bucket.{location.partition('://')[2].partition('/')[0]}."
     general = {key: key.replace(bucket, "fs.s3a.", 1) for key in given}
     if any(_is_set(conf, key) for key in {*given, *general.values()} if _tells_who(key)):
@@ -57,6 +63,10 @@ def let_reach(spark: SparkSession, location: str, options: Mapping[str, str]) ->
     for key, value in given.items():
         if not _is_set(conf, key) and not _is_set(conf, general[key]):
             conf.set(key, value)
+
+
+def _keys_below(conf: Any, prefix: str) -> list[str]:
+    return [f"{prefix}{name}" for name in conf.getPropsWithPrefix(prefix)]
 
 
 def _tells_who(key: str) -> bool:
