@@ -34,13 +34,17 @@ def test_a_writer_makes_nothing_in_its_place_and_goes_on(tmp_path, mount_point_s
     assert ids_of(table) == [0, 1]
 
 
-def test_a_stream_takes_a_warehouse_that_is_away_for_nothing_else(tmp_path):
+@pytest.mark.parametrize("has_read", [False, True])
+def test_a_stream_takes_a_warehouse_that_is_away_for_nothing_else(tmp_path, has_read):
     """It was told that the table had been rolled back, which is final for a job."""
     table = make_table(tmp_path / "wh")
     table.append(rows(0, 1))
     lake = anabranch.connect(str(tmp_path / "wh"))
     context = lake.table("db.t").context
     position = Position.after(context.snapshots.head())
+    if has_read:  # what it knows of the table
+        context = replace(context, cache=MetadataCache())
+        assert context.schemas.latest() is not None
     (tmp_path / "wh").rename(tmp_path / "away")
     with pytest.raises(NotFoundError, match="is not there") as error:
         History(context).verified(position)

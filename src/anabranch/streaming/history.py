@@ -84,7 +84,7 @@ class History:
 
     def _check_is_there(self) -> None:
         """Raise `NotFoundError` if the whole table is away, as with a mount: then nothing is known of its history."""
-        if self.context.schemas.latest() is None:
+        if not self.context.schemas.ids():
             raise NotFoundError(
                 f"table '{self.context.title}' is not there: nothing is in {self.context.storage.url}",
                 hint="if its disk or mount is away, bring it back: who reads the table goes on where it was.",
