@@ -67,7 +67,7 @@ class Story:
     def __init__(self, **policy):
         self.time, self.stop, self.started = Time(), Stop(), []
         self.statuses, self.events, self.tasks, self.seen = [], [], [], []
-        self.has_engine, self.asked = True, {}
+        self.has_engine, self.is_away, self.asked = True, False, {}
         self.policy = Policy(**policy)
 
     def job(self, name, *outcomes, **how):
@@ -97,6 +97,7 @@ class Story:
             stop=self.stop,
             on_status=self._note,
             has_engine=lambda: self.has_engine,
+            is_away=lambda: self.is_away,
             asks=self._asks,
             on_event=lambda event: self.events.append((event.job, event.kind)),
             runtime=Runtime(clock=self.time, ids=self.time, sleeper=self.time),

@@ -4,8 +4,10 @@ import pytest
 
 from anabranch.errors import (
     CommitConflictError,
+    CorruptTableError,
     NotFoundError,
     OptionError,
+    PositionLostError,
     SealedBranchError,
     SourceReplacedError,
     StorageError,
@@ -89,6 +91,23 @@ def test_what_is_not_there_is_a_mistake_at_the_first_start_only():
     assert Story().job("a", gone, ending).run() == {"a": State.FAILED}
     assert Story().job("a", failing(gone), gone, ending).run() == {"a": State.ENDED}
     assert Story().job("a", AWAY, ending).run() == {"a": State.ENDED}
+
+
+def test_what_is_found_wrong_while_the_warehouse_is_away_is_not_final():
+    """Half of what a look needs was read before it went: a schema or a snapshot seemed to be missing."""
+
+    def goes_away(fake):
+        story.is_away = True
+        fake.fail(CorruptTableError("schema 0 is referred to, but does not exist"))
+
+    def comes_back(fake):
+        story.is_away = False
+        fake.end()
+
+    story = Story().job("a", goes_away, PositionLostError("it has no snapshots"), comes_back)
+    assert story.run() == {"a": State.ENDED}
+    story = Story().job("a", failing(PositionLostError("it has no snapshots")), ending)
+    assert story.run() == {"a": State.FAILED}
 
 
 def test_a_warehouse_that_is_away_at_a_jobs_first_start_is_waited_for():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.jobs.checkpoint import check_places
 from anabranch.jobs.frames import SourceReading, is_batch
 from anabranch.jobs.job import Job
@@ -93,9 +93,18 @@ def run_jobs(
         on_event=on_event,
         asks=dict if leases is None else leases.asks,
         has_engine=partial(is_alive, lake.spark),
+        is_away=partial(_is_away, lake),
         runtime=runtime,
     )
     return supervisor.run()
+
+
+def _is_away(lake: Lake) -> bool:
+    """Whether the warehouse, which had databases, has none just now: its disk or mount is not there."""
+    try:
+        return not lake.catalog.databases()
+    except AnabranchError:
+        return True
 
 
 def _tasks(jobs: Sequence[Job], batches: frozenset[str], runner: Runner) -> list[Task]:

@@ -46,6 +46,7 @@ class Supervisor:
         on_status: Callable[[Sequence[JobStatus]], None] = lambda _: None,
         on_event: Callable[[RunEvent], None] = lambda _: None,
         has_engine: Callable[[], bool] = lambda: True,
+        is_away: Callable[[], bool] = lambda: False,
         asks: Callable[[], Mapping[str, tuple[Ask, str]]] = dict,
         poll_seconds: float = 0.25,
         runtime: Runtime = SYSTEM,
@@ -59,6 +60,7 @@ class Supervisor:
             on_status: told after every look at the jobs, with all of them, in order.
             asks: returns, by job, what others ask since the last call, and who.
             has_engine: whether what runs the jobs is still there; asked after failures.
+            is_away: whether their warehouse is not there just now; asked after failures that would be final.
             poll_seconds: between looks.
             runtime: clock, chance and waiting.
         """
@@ -68,6 +70,7 @@ class Supervisor:
         self._on_status = on_status
         self._on_event = on_event
         self._has_engine = has_engine
+        self._is_away = is_away
         self._asks = asks
         self._is_lost = False
         self._poll_seconds = poll_seconds
@@ -223,6 +226,8 @@ class Supervisor:
         ours = as_ours(error)
         hint = hint_of(ours, one.task.job, one.task.sink)
         what = verdict(error, has_run=one.started > 0)
+        if what == "final" and self._is_away():  # whatever was found wrong then, it was found missing
+            what = "passing"
         one.failures += 1
         one.own_failures += what == "again"
         one.has_failed = True
