@@ -291,3 +291,37 @@ def test_a_pandas_frame_is_what_arrow_makes_of_the_rows(tmp_path):
     pd.testing.assert_frame_equal(
         table.scan("id < 0").to_pandas(), table.scan("id < 0").to_arrow().to_pandas()
     )
+
+
+@pytest.mark.parametrize("precision", [0, 3, 6])
+def test_an_instant_is_compared_with_finer_ones_by_duckdb(tmp_path, precision):
+    """DuckDB cuts what it compares with to milliseconds, where the column has these."""
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.t", f"z TIMESTAMP({precision}) WITH LOCAL TIME ZONE")
+    table.append([{"z": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}, {"z": None}])
+    for condition, count in (
+        ("z < {}", 1),
+        ("z = {}", 0),
+        ("z + INTERVAL 0 DAY < {}", 1),
+        ("z <> {}", 1),
+        ("z > {}", 0),
+    ):
+        asked = condition.format("TIMESTAMPTZ '2026-01-01 00:00:00.000500+00'")
+        assert lake.sql(f"SELECT count(*) AS n FROM db.t WHERE {asked}").to_arrow()["n"].to_pylist() == [
+            count
+        ], asked
+        assert table.scan().to_duckdb().filter(asked).count("*").fetchall() == [(count,)], asked
+    found = table.scan().to_duckdb().filter("z IS NOT NULL").fetchall()
+    assert [row[0].timestamp() for row in found] == [dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()]
+
+
+def test_names_that_polars_takes_for_patterns(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    numbers = pa.table({"*": [1, 2], "^a.*$": [3, 4], "a1": [5, 6], "b": [7, 8]})
+    table = lake.create_table("db.t", data=numbers)
+    wanted = pl.from_arrow(numbers)
+    assert table.scan(columns=["*"]).to_polars().equals(pl.DataFrame({"*": [1, 2]}))
+    assert table.scan(columns=["^a.*$"]).to_polars().equals(pl.DataFrame({"^a.*$": [3, 4]}))
+    lazy = table.scan().to_polars(lazy=True)
+    assert lazy.drop("b").collect().equals(wanted.drop("b"))
+    assert lazy.select(pl.nth(1)).collect().equals(wanted.select(pl.nth(1)))

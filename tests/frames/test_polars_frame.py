@@ -2,6 +2,8 @@
 
 import datetime as dt
 import random
+import subprocess
+import sys
 
 import polars as pl
 import pyarrow as pa
@@ -186,3 +188,34 @@ def test_many_files_are_not_all_open(tmp_path, monkeypatch, direct):
     monkeypatch.setattr("anabranch.frames.polars_frame._MOST_FILES", 2)
     check_same(table.scan())
     assert direct == [2, 2, 1]
+
+
+def test_names_that_polars_takes_for_patterns(tmp_path, direct):
+    """Another column was given, or a raw error."""
+    rows = any_rows(9).select(["b", "id", "n"]).rename_columns(["^x.*$", "x1", "*"])
+    table = anabranch.connect(str(tmp_path)).create_table("db.t", data=rows)
+    for columns in (["^x.*$"], ["*"], ["*", "^x.*$"], None):
+        check_same(table.scan(columns=columns))
+    assert direct == []
+    table.alter().rename_column("^x.*$", "plain").rename_column("x1", "^plain$").apply()
+    check_same(table.scan(columns=["plain"]))
+    check_same(table.scan(columns=["^plain$"]))
+    assert direct == []
+
+
+def test_few_files_may_be_open(tmp_path):
+    table = anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT, b BYTES")
+    for seed in range(24):
+        table.append(any_rows(seed % 3).select(["id", "b"]))
+    code = (
+        "import resource, sys, anabranch; t = anabranch.connect(sys.argv[1]).table('db.t'); t.scan().to_arrow(); "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2); print(t.scan().to_polars().height)"
+    )
+    for most in (40, 60, 80, 100):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path), str(most)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout.strip() == str(24 * ROWS), done.stderr[-2_000:]

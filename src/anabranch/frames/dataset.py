@@ -18,6 +18,7 @@ from anabranch.expr.bind import bind
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import And, Column, Comparison, In, IsNull, Not, Or, Predicate
 from anabranch.format.types.arrow_types import fields_from_arrow, no_rows
+from anabranch.frames.duckdb_times import in_microseconds
 from anabranch.frames.expressions import parts_of
 from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import TakingPart, captured
@@ -42,7 +43,7 @@ def for_duckdb(rows: Narrowing, failures: list[AnabranchError] | None = None) ->
                 feature="case-sensitive-columns",
                 hint="leave one out with columns=, rename it, or read by scan() in another form.",
             )
-    return ScanDataset(rows, nan_is_largest=True, failures=failures)
+    return ScanDataset(in_microseconds(rows), nan_is_largest=True, failures=failures)
 
 
 class ScanDataset(ds.Dataset):  # type: ignore[misc]

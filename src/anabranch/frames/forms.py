@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SAMPLE_ROWS: Final = 1 << 16
+_MOST_INSERTED: Final = 50
+"""Columns that are put into a pandas frame one by one; each is in memory by itself, and too many are slow to work with."""
 
 
 class Forms(ABC):
@@ -56,7 +58,8 @@ class Forms(ABC):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas frame. Raises `UnsupportedFeatureError` if pandas is not installed."""
-        return self._known(_to_pandas(self.to_arrow(), needed("pandas", "a pandas frame")))
+        needed("pandas", "a pandas frame")
+        return self._known(_to_pandas(self.to_arrow()))
 
     def to_polars(self) -> pl.DataFrame | pl.LazyFrame:
         """Return all rows as a Polars frame."""
@@ -80,18 +83,20 @@ class Forms(ABC):
         return rows
 
 
-def _to_pandas(rows: pa.Table, pandas: Any) -> pd.DataFrame:
+def _to_pandas(rows: pa.Table) -> pd.DataFrame:
     """Convert to a pandas frame; equal values of a column share an object, unless hardly any are equal.
 
     Looking for equal ones takes several times as long as making an object for each.
     """
     distinct = [name for name in rows.column_names if _is_distinct(rows.column(name))]
-    if not distinct:
-        return rows.to_pandas()
+    if len(distinct) in {0, rows.num_columns} or len(distinct) > _MOST_INSERTED:
+        return rows.to_pandas(deduplicate_objects=len(distinct) < rows.num_columns)
     own = rows.select(distinct).to_pandas(deduplicate_objects=False)
-    shared = rows.drop_columns(distinct).to_pandas()
-    columns = {name: (own if name in own else shared)[name] for name in rows.column_names}
-    return pandas.DataFrame(columns, copy=False)
+    frame: pd.DataFrame = rows.drop_columns(distinct).to_pandas()
+    for position, name in enumerate(rows.column_names):
+        if name in own:
+            frame.insert(position, name, own[name])
+    return frame
 
 
 def _is_distinct(column: pa.ChunkedArray) -> bool:

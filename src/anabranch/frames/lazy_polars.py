@@ -80,7 +80,8 @@ def _chosen(
     assert isinstance(frame, pl.DataFrame)
     if predicate is not None:
         frame = frame.filter(predicate)
-    return frame if columns is None else frame.select(columns)
+    # Not by select, which takes a name like ^a.*$ for a pattern.
+    return frame if columns is None else pl.DataFrame([frame.get_column(name) for name in columns])
 
 
 def conditions(predicate: pl.Expr) -> list[Predicate]:

@@ -29,7 +29,7 @@ from anabranch.kernel.scan.split import Split, SplitFile
 
 _LEAST_BYTES: Final = 1 << 20
 """Size of a file from which it gains something."""
-_MOST_FILES: Final = 64
+_MOST_FILES: Final = 16
 """How many are open at once."""
 _TYPES: Final = frozenset(
     [
@@ -100,7 +100,10 @@ def _checked(reader: Reader, opened: ExitStack, part: Split) -> _Checked | None:
         names = _stored_names(reader, file, found)
         if names is None or not found.has_checksum:
             return None
-        stream = opened.enter_context(FileIO(os.fsencode(path)))  # a name need not be UTF-8
+        try:
+            stream = opened.enter_context(FileIO(os.fsencode(path)))  # a name need not be UTF-8
+        except OSError:  # such as too many open files; Arrow keeps few of them open
+            return None
         return _Checked(names, stream) if _is_intact(found, names, stream) else None
 
 
@@ -125,7 +128,9 @@ def _stored_names(reader: Reader, file: SplitFile, found: ParquetData) -> tuple[
     names = []
     for name in reader.schema.names:
         field, source = fields[name], stored.get(fields[name].id)
-        if source is None or source.type.with_nullable(True) != field.type.with_nullable(True):
+        if source is None or _is_pattern(name) or _is_pattern(source.name):
+            return None
+        if source.type.with_nullable(True) != field.type.with_nullable(True):
             return None
         if not found.stores(source.name, to_arrow_type(source.type)):
             return None
@@ -133,12 +138,18 @@ def _stored_names(reader: Reader, file: SplitFile, found: ParquetData) -> tuple[
     return tuple(names)
 
 
+def _is_pattern(name: str) -> bool:
+    """Whether Polars takes the name for a choice of columns."""
+    return name == "*" or (name.startswith("^") and name.endswith("$"))
+
+
 def _direct(reader: Reader, names: Sequence[str], files: list[IO[bytes]]) -> pl.DataFrame | None:
     """Return the rows of files as Polars reads them; None if it cannot, or gives something else."""
     wanted = reader.schema
     try:
         frame = pl.read_parquet(files, columns=list(names), hive_partitioning=False, glob=False)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+    # TypeError: it found no file descriptor left for one of them.
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, TypeError):
         return None
     frame = frame.select(pl.col(name).alias(new) for name, new in zip(names, wanted.names, strict=True))
     has_wrong_null = any(not field.nullable and frame[field.name].null_count() for field in wanted)
