@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 STATUS = Path("/proc/self/status")
-WARM_UP_ROWS = 1_000
+WARM_UP_ROWS = 150_000
+"""As many as make a file of more than a megabyte: a smaller one may be read in another way."""
 WARM_UP_IDS = [100, 200]
 
 

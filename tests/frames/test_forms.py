@@ -325,3 +325,21 @@ def test_names_that_polars_takes_for_patterns(tmp_path):
     lazy = table.scan().to_polars(lazy=True)
     assert lazy.drop("b").collect().equals(wanted.drop("b"))
     assert lazy.select(pl.nth(1)).collect().equals(wanted.select(pl.nth(1)))
+
+
+def test_counting_by_columns_of_any_name_and_type(tmp_path):
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.t", "count INT, count_sum INT, c1 STRING, l ARRAY<INT>")
+    for column in ("count_sum", "c1", ["c1", "count_sum"]):
+        empty = table.scan().count_by(column)
+        assert empty.num_rows == 0
+        assert empty.schema.field("count").type == pa.int64()
+    table.append([{"count": 1, "count_sum": n % 2, "c1": "x", "l": [n]} for n in range(5)])
+    found = table.scan().count_by(["c1", "count_sum"]).sort_by("count_sum")
+    assert found.to_pydict() == {"c1": ["x", "x"], "count_sum": [0, 1], "count": [3, 2]}
+    assert found.schema.field("count_sum").type == pa.int32()
+    with pytest.raises(anabranch.SchemaError, match="ARRAY"):
+        table.scan().count_by("l")
+    with pytest.raises(anabranch.SchemaError, match="'count'") as error:
+        table.scan().count_by("count")
+    assert "lake.sql" in error.value.hint

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from anabranch.errors import SchemaError
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.prune import split_conjuncts
 from anabranch.format.text.names import name_list
+from anabranch.format.types.arrow_types import no_rows
 from anabranch.format.types.data_types import is_atomic
 from anabranch.kernel.scan.answers import Aggregate
 from anabranch.kernel.scan.pruning import partition_values
@@ -21,6 +22,10 @@ from anabranch.kernel.scan.split import Split
 
 if TYPE_CHECKING:
     from anabranch.scan.scan import Scan
+
+
+_COUNT: Final = "count"
+"""Name of the number of rows in the result of `count_by`."""
 
 
 def count(scan: Scan) -> int:
@@ -33,15 +38,28 @@ def count(scan: Scan) -> int:
 
 def count_by(scan: Scan, columns: str | Sequence[str]) -> pa.Table:
     """Return the number of rows per combination of values; see `Scan.count_by`."""
-    names = [scan.schema.field(name).name for name in name_list(columns, "columns")]
-    if not names:
+    fields = [scan.schema.field(name) for name in name_list(columns, "columns")]
+    if not fields:
         raise SchemaError("rows are counted by no column", hint="name one, or use count().")
+    for field in fields:
+        if not is_atomic(field.type):
+            raise SchemaError(
+                f"rows are not counted by column '{field.name}', which is {field.type}",
+                hint="choose columns of plain types.",
+            )
+    names = [field.name for field in fields]
+    if _COUNT in names:
+        raise SchemaError(
+            f"rows are counted by a column '{_COUNT}', which is the name of their number in the result",
+            hint="rename the column, or group in SQL by `lake.sql`, which names both as you like.",
+        )
+    narrow = scan.only_columns(names)
+    result = narrow.arrow_schema.append(pa.field(_COUNT, pa.int64()))
     if scan.limit is None and _follows_from_partitions(scan) and {*names} <= {*scan.schema.partition_keys}:
         rows = _of_partitions(scan)
         values = partition_values(rows["partition"], scan.schema).select(names)
-        counted = values.append_column("count", rows["row_count"].to_arrow())
-        return _totals([counted], names)
-    return _totals((_counted(batch, names) for batch in scan.only_columns(names).to_batches()), names)
+        return _totals([values.append_column(_COUNT, rows["row_count"].to_arrow())], result)
+    return _totals((_counted(batch, result) for batch in narrow.to_batches()), result)
 
 
 def extreme(scan: Scan, column: str, which: Literal["min", "max"]) -> Any:
@@ -113,19 +131,21 @@ def _of_partitions(scan: Scan) -> pl.DataFrame:
     return rows.filter(pl.Series(np.asarray(mask.to_numpy(zero_copy_only=False), dtype=bool)))
 
 
-def _counted(batch: pa.RecordBatch, names: Sequence[str]) -> pa.Table:
+def _counted(batch: pa.RecordBatch, result: pa.Schema) -> pa.Table:
     ones = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
-    return _totals([pa.Table.from_batches([batch]).append_column("count", ones)], names)
+    return _totals([pa.Table.from_batches([batch]).append_column(_COUNT, ones)], result)
 
 
-def _totals(parts: Any, names: Sequence[str]) -> pa.Table:
-    whole: pa.Table | None = None
+def _totals(parts: Iterable[pa.Table], result: pa.Schema) -> pa.Table:
+    """Return the sum of the last column for each combination of values of the others, with the columns of `result`."""
+    whole = no_rows(result)
+    # Names of columns might be those that Arrow gives its sums.
+    *keys, number = (f"c{place}" for place in range(len(result)))
     for part in parts:
-        rows = _with_one_zero(part)
-        whole = rows if whole is None else pa.concat_tables([whole, rows])
-        grouped = whole.group_by(list(names), use_threads=False).aggregate([("count", "sum")])
-        whole = grouped.rename_columns({"count_sum": "count"}).select([*names, "count"])
-    return whole if whole is not None else pa.table({name: [] for name in (*names, "count")})
+        rows = pa.concat_tables([whole, _with_one_zero(part).cast(result)]).rename_columns([*keys, number])
+        grouped = rows.group_by(keys, use_threads=False).aggregate([(number, "sum")])
+        whole = grouped.select([*keys, f"{number}_sum"]).rename_columns(result.names).cast(result)
+    return whole
 
 
 def _with_one_zero(rows: pa.Table) -> pa.Table:

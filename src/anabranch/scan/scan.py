@@ -311,7 +311,7 @@ class Scan(Rows[Split], Shown):
         """Return the number of rows for each combination of values: these columns, and ``count``.
 
         Of partition columns it follows from metadata, as `count` does; otherwise only these columns are read. Groups come
-        in no particular order. Raises `SchemaError` for an unknown column.
+        in no particular order. Raises `SchemaError` for an unknown column, one of no plain type, or one named ``count``.
         """
         self._note()
         return count_by(self, columns)
