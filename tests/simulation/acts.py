@@ -109,11 +109,25 @@ class Act:
         return False
 
 
+def is_tag_due(path, content, world):
+    """Whether a tag was kept for as long as it was made for."""
+    made = world.model.tagged_at.get(path)
+    retained = content.get("anabranch.retained-millis")  # what is said to other engines is longer
+    if retained is None and "tagTimeRetained" in content:
+        retained = content["tagTimeRetained"] * 1000
+    if retained is None or made is None:
+        return False
+    return world.now + world.settings.tolerance > made + retained
+
+
 class Commit(Act):
     """An act whose commit is acknowledged, refused, or in doubt. Afterwards what is old may expire."""
 
     def may_remove_oldest(self, entry):
         return is_old(entry)
+
+    def may_untag(self, path, content, world):
+        return is_tag_due(path, content, world)
 
     def done(self, process, result):
         super().done(process, result)
@@ -236,13 +250,7 @@ class Expire(Act):
         return True
 
     def may_untag(self, path, content, world):
-        made = world.model.tagged_at.get(path)
-        retained = content.get("anabranch.retained-millis")  # what is said to other engines is longer
-        if retained is None and "tagTimeRetained" in content:
-            retained = content["tagTimeRetained"] * 1000
-        if retained is None or made is None:
-            return False
-        return world.now + world.settings.tolerance > made + retained
+        return is_tag_due(path, content, world)
 
 
 class CleanOrphans(Act):
