@@ -91,7 +91,7 @@ def test_public_names():
     expected |= {"BranchInfo", "Diff", "MergeResult", "ReplaceResult", "Verdict"}
     errors = {n for n in anabranch.__all__ if n.endswith("Error")}
     assert set(anabranch.__all__) == expected | errors
-    assert len(errors) == 21
+    assert len(errors) == 22
     for name in anabranch.__all__:
         assert getattr(anabranch, name) is not None
 

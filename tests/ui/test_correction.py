@@ -149,9 +149,9 @@ def test_what_the_page_sends_is_no_option_of_the_command():
 HOLDING = """
 import sys, time
 import anabranch
-from anabranch.jobs.underway import Correction, carried_out
+from anabranch.jobs.underway import CorrectionScope, carried_out
 
-what = Correction("correct-shop.orders-good", "shop.orders", "good", ("shop.orders", "shop.clean_orders"))
+what = CorrectionScope("correct-shop.orders-good", "shop.orders", "good", ("shop.orders", "shop.clean_orders"))
 with carried_out(anabranch.connect(sys.argv[1]), what, print) as tell:
     tell("shop.orders: running ingest-orders")
     print("held", flush=True)

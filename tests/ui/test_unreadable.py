@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -295,7 +296,9 @@ def test_a_link_that_somebody_planted_in_a_table_shows_no_rows_and_takes_no_writ
         assert status == 500
         assert "that user 4321 made: it is not followed" in found["message"]
         assert found["hint"]
-        assert "42" not in found["message"].replace(str(tmp_path), "")
+        assert not re.search(r"\b42\b", found["message"].replace(str(tmp_path), "")), (
+            "an id of the table that it leads to"
+        )
     table = anabranch.connect(str(tmp_path / "w")).table("d.shared")
     with pytest.raises(anabranch.StorageError, match="not followed"):
         table.append(rows(7).append_column("p", pa.array(["b"])))

@@ -74,7 +74,7 @@ def _given_class(jvm: Jvm, name: str) -> Any:
         raise NotCompiledError(known.reason)
     application = str(jvm.spark.sparkContext.applicationId)
     if application not in known.applications:
-        jvm.spark.sparkContext._jsc.addJar(known.jar)  # noqa: SLF001 - Python has no word for it
+        _give(jvm, known.jar)
         known.applications.add(application)
     if name not in known.classes:
         known.classes[name] = known.loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0]
@@ -174,6 +174,11 @@ def _write_zip(path: Path, classes: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(path, "x") as made:
         for name, data in sorted(classes.items()):
             made.writestr(zipfile.ZipInfo(name), data)
+
+
+def _give(jvm: Jvm, jar: str) -> None:
+    """Let the executors have the classes."""
+    jvm.spark.sparkContext._jsc.addJar(jar)  # noqa: SLF001 - Python has no word for it
 
 
 def _loader(jvm: Jvm, jar: str) -> Any:
