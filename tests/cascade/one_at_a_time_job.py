@@ -5,8 +5,13 @@ import time
 
 from anabranch.cascade import run_cascade, run_correction
 from anabranch.lake import connect
-from tests.cascade.embedded import run
-from tests.cascade.test_one_at_a_time import JOBS, RIGHT
+from tests.cascade.correcting import plus
+from tests.cascade.embedded import run, streaming
+from tests.cascade.story import doubled, even
+
+GOOD, BAD = (streaming("orders", ["db.raw"], "db.orders", plus(added)) for added in (0, 900))
+JOBS = streaming("clean", ["db.orders"], "db.clean", doubled), streaming("big", ["db.clean"], "db.big", even)
+RIGHT = (GOOD, *JOBS)
 
 
 def main(warehouse, door):

@@ -9,17 +9,15 @@ import pytest
 from anabranch.cascade import run_cascade, run_correction
 from anabranch.errors import JobTakenError
 from anabranch.jobs.board import Board, JobRecord
+from anabranch.jobs.status import Process
 from anabranch.jobs.underway import FOLDER, CorrectionScope, carried_out, underway
 from anabranch.lake import connect
 from anabranch.storage.open import open_storage
-from tests.cascade.correcting import plus
-from tests.cascade.embedded import SCHEMA, run, streaming
-from tests.cascade.story import doubled, even, rows, values
-from tests.jobs.test_underway import ELSEWHERE
+from tests.cascade.embedded import SCHEMA, run
+from tests.cascade.one_at_a_time_job import BAD, GOOD, JOBS, RIGHT
+from tests.cascade.story import rows, values
 
-GOOD, BAD = (streaming("orders", ["db.raw"], "db.orders", plus(added)) for added in (0, 900))
-JOBS = streaming("clean", ["db.orders"], "db.clean", doubled), streaming("big", ["db.clean"], "db.big", even)
-RIGHT = (GOOD, *JOBS)
+ELSEWHERE = Process("other-host", 7, "1", "another machine")
 TABLES = ("db.orders", "db.clean", "db.big")
 
 

@@ -42,3 +42,21 @@ def caught_up(ask, what):
     while found["behind"]:
         found = ask(what)
     return found
+
+
+def post(client, body, **headers):
+    """Ask the page to do something, as its own script does; status and answer."""
+    own = {
+        "origin": f"http://127.0.0.1:{client.port}",
+        "content_type": "application/json",
+        "cookie": client.cookie,
+    }
+    status, _, answer = client.raw("/api/act", "POST", json.dumps(body).encode(), **{**own, **headers})
+    return status, json.loads(answer) if answer.startswith((b"{", b"n")) else answer
+
+
+OF_TABLE = (
+    *("table", "health", "schemas", "history", "rows", "partitions", "statistics", "sizes", "trend", "graph"),
+    *("lags", "producer"),
+)
+"""What the page asks for about one table."""

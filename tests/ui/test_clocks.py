@@ -9,9 +9,8 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 from tests.support.tables import make_table, rows
 from tests.ui.browser import accessibility, browsing, show, visiting
-from tests.ui.client import Client
+from tests.ui.client import OF_TABLE, Client
 from tests.ui.conftest import serving
-from tests.ui.test_damage import OF_TABLE
 
 T = "db.t"
 TIMES = {

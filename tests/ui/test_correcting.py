@@ -13,9 +13,8 @@ import pytest
 import anabranch
 from tests.support.tables import rows
 from tests.ui.browser import accessibility, browsing, need_browser, settle, show, visiting
-from tests.ui.client import Client
+from tests.ui.client import Client, post
 from tests.ui.conftest import serving
-from tests.ui.test_correction import post
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.ui.actions import command
 from tests.ui.browser import browsing, show, visiting
-from tests.ui.client import Client
+from tests.ui.client import Client, post
 from tests.ui.conftest import serving
 
 CLEANING = """
@@ -28,16 +28,6 @@ def acting(warehouse, tmp_path_factory):
     jobs.write_text(CLEANING, encoding="utf-8")
     with serving(warehouse, allow_actions=True, jobs=[str(jobs)]) as server:
         yield Client(server)
-
-
-def post(client, body, **headers):
-    own = {
-        "origin": f"http://127.0.0.1:{client.port}",
-        "content_type": "application/json",
-        "cookie": client.cookie,
-    }
-    status, _, answer = client.raw("/api/act", "POST", json.dumps(body).encode(), **{**own, **headers})
-    return status, json.loads(answer) if answer.startswith((b"{", b"n")) else answer
 
 
 def test_the_plan_names_every_table_that_changes(acting):

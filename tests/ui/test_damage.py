@@ -15,17 +15,13 @@ from anabranch.jobs.status import Activity, JobStatus, State
 from anabranch.storage.open import open_storage
 from tests.ui import shop
 from tests.ui.browser import accessibility, browsing, fits, settle, show, visiting
-from tests.ui.client import Client
+from tests.ui.client import OF_TABLE, Client
 from tests.ui.conftest import serving
 
 T, GROUPED = "shop.orders", "shop.clean_orders"
 ORDERS, CLEAN = "shop.db/orders", "shop.db/clean_orders"
 MAIN = f"{ORDERS}/branch/branch-fix"
 """The branch that is main of the orders."""
-OF_TABLE = (
-    *("table", "health", "schemas", "history", "rows", "partitions", "statistics", "sizes", "trend", "graph"),
-    *("lags", "producer"),
-)
 ROWS = frozenset({"rows", "statistics", "diff", "health", "facts"})
 """What needs all that rows are read with."""
 ORIGIN = frozenset({"lags", "producer"})
