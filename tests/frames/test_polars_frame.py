@@ -1,6 +1,7 @@
 """Rows that Polars' own reader gives are those that Arrow gives; what it must not see is read by Arrow."""
 
 import datetime as dt
+import os
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.frames import polars_frame
 
 COLUMNS = (
     "id BIGINT NOT NULL, flag BOOLEAN, tiny TINYINT, small SMALLINT, n INT, f FLOAT, x DOUBLE, s STRING, b BYTES, day DATE, "
@@ -219,3 +221,25 @@ def test_few_files_may_be_open(tmp_path):
             check=False,
         )
         assert done.stdout.strip() == str(24 * ROWS), done.stderr[-2_000:]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link look like somebody else's")
+def test_a_link_that_is_planted_after_the_footer_was_read_is_not_followed(tmp_path, monkeypatch):
+    lake = anabranch.connect(str(tmp_path))
+    for name in ("db.private", "db.shared"):
+        lake.create_table(name, "id BIGINT, b BYTES").append(any_rows(10).select(["id", "b"]))
+    (secret,), (shared,) = (
+        tmp_path.glob(f"db.db/{name}/bucket-*/*.parquet") for name in ("private", "shared")
+    )
+    stored = polars_frame._stored_names
+
+    def plant(*how):
+        if not shared.is_symlink():
+            shared.unlink()
+            shared.symlink_to(secret)
+            os.chown(shared, 4321, 4321, follow_symlinks=False)
+        return stored(*how)
+
+    monkeypatch.setattr(polars_frame, "_stored_names", plant)
+    with pytest.raises(anabranch.StorageError, match="not followed"):
+        lake.table("db.shared").scan().to_polars()

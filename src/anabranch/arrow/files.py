@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +14,8 @@ from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, S
 from anabranch.format.types.data_types import Field
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.storage.protocol import Storage
+
+T = TypeVar("T")
 
 Range = tuple[int, int]
 """Offset of the first byte and number of bytes."""
@@ -42,7 +44,7 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
         NotFoundError: there is no such file.
         StorageError: it cannot be read.
     """
-    here = _opened_here(storage, file.path)
+    here = open_here(storage, file.path, pa.OSFile)
     if here is not None:
         return here
     if wanted is None:
@@ -53,18 +55,18 @@ def open_file(storage: Storage, file: SplitFile, wanted: Iterable[Range] | None 
 
 def open_whole(storage: Storage, file: SplitFile) -> pa.NativeFile:
     """Open like `open_file`, for formats with scattered reads: a distant file is fetched as a whole."""
-    here = _opened_here(storage, file.path)
+    here = open_here(storage, file.path, pa.OSFile)
     return pa.BufferReader(storage.get(file.path)) if here is None else here
 
 
-def _opened_here(storage: Storage, path: str) -> pa.NativeFile | None:
-    """Open a file of a local store; None if the store is another one. Raises `UnreadableFileError`, `OSError`."""
+def open_here(storage: Storage, path: str, opened_by: Callable[[bytes], T]) -> T | None:
+    """Open a file of a local store by its name; None if the store is another one. Raises `UnreadableFileError`, `OSError`."""
     opened = getattr(storage, "native_input", None)
     if not callable(opened):
         return None
     try:
         with opened(path) as name:
-            return pa.OSFile(os.fsencode(name))  # a name need not be UTF-8
+            return opened_by(os.fsencode(name))  # a name need not be UTF-8
     except IsADirectoryError as error:
         raise NotFoundError(f"{path} is not a regular file") from error
 

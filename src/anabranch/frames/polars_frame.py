@@ -1,15 +1,14 @@
 """All rows of a scan as a Polars frame, by Polars' own Parquet reader where it gives the same rows.
 
-It takes half the time of Arrow's and a conversion. It knows no checksums, and a damaged file may make it ask for any amount of
+It takes less time than Arrow's and a conversion. It knows no checksums, and a damaged file may make it ask for any amount of
 memory; so it gets only files of which the footer and all pages have checksums that hold. Every other file, and
 one that it cannot read or reads as other types, is read by Arrow, which also has the errors for it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from io import FileIO
@@ -19,7 +18,7 @@ from typing import IO, Final, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from anabranch.arrow.files import native_path, translated
+from anabranch.arrow.files import open_here, translated
 from anabranch.arrow.parquet_file import ParquetData
 from anabranch.arrow.parquet_pages import pages_are_intact
 from anabranch.arrow.pipeline import MAX_THREADS, available_cores
@@ -41,44 +40,39 @@ _TYPES: Final = frozenset(
 """Types that both readers give alike."""
 
 
-def read_frame(reader: Reader, splits: Iterable[Split]) -> pl.DataFrame:
+def read_frame(reader: Reader, splits: Sequence[Split]) -> pl.DataFrame:
     """Return the rows of splits, in order. Errors are those of `Reader.read_table`."""
+    schema = reader.schema
+    is_known = schema.names and all(field.type in _TYPES for field in schema)
+    if reader.predicate is not None or not is_known or reader.context.storage.is_far:
+        return _frame(reader.read_table(splits))
     frames = list(_frames(reader, splits))
-    return pl.concat(frames, rechunk=False) if frames else _frame(no_rows(reader.schema))
+    return pl.concat(frames, rechunk=False) if frames else _frame(no_rows(schema))
 
 
 def _frames(reader: Reader, splits: Iterable[Split]) -> Iterator[pl.DataFrame]:
-    files = [Split(split.partition, split.bucket, (file,)) for split in splits for file in split.files]
+    parts = (Split(split.partition, split.bucket, (file,)) for split in splits for file in split.files)
     with ThreadPoolExecutor(min(available_cores(), MAX_THREADS), "anabranch-read") as pool:
-        for may_be_direct, batch in _batches(reader, files):
+        for may_be_direct, group in groupby(parts, key=lambda part: _may_be_direct(*part.files)):
             if not may_be_direct:
-                yield _frame(reader.read_table(batch))
+                yield _frame(reader.read_table(group))
                 continue
-            with ExitStack() as opened:
-                checked = [*zip(batch, pool.map(partial(_checked, reader, opened), batch), strict=True)]
-                for names, group in groupby(checked, key=lambda found: found[1] and found[1].names):
-                    parts, whole = zip(*group, strict=True)
-                    frame = None if names is None else _direct(reader, names, [one.file for one in whole])
-                    yield _frame(reader.read_table(parts)) if frame is None else frame
+            while batch := list(islice(group, _MOST_FILES)):
+                yield from _of_batch(reader, batch, pool)
 
 
-def _batches(reader: Reader, files: Iterable[Split]) -> Iterator[tuple[bool, list[Split]]]:
-    """Yield the files in order, so many at once, and whether Polars may read them."""
-    for may_be_direct, group in groupby(files, key=lambda part: _may_be_direct(reader, *part.files)):
-        while batch := list(islice(group, _MOST_FILES if may_be_direct else None)):
-            yield may_be_direct, batch
+def _may_be_direct(file: SplitFile) -> bool:
+    return file.format == "parquet" and file.size >= _LEAST_BYTES
 
 
-def _may_be_direct(reader: Reader, file: SplitFile) -> bool:
-    """Whether Polars may read the file, as far as metadata tells."""
-    return (
-        reader.predicate is None
-        and file.format == "parquet"
-        and file.size >= _LEAST_BYTES
-        and bool(reader.schema.names)
-        and all(field.type in _TYPES for field in reader.schema)
-        and native_path(reader.context.storage, file.path) is not None
-    )
+def _of_batch(reader: Reader, batch: Sequence[Split], pool: Executor) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a few files: of those that lie beside each other and have the same names at once."""
+    with ExitStack() as opened:
+        checked = zip(batch, pool.map(partial(_checked, reader, opened), batch), strict=True)
+        for names, group in groupby(checked, key=lambda found: found[1] and found[1].names):
+            parts, whole = zip(*group, strict=True)
+            frame = None if names is None else _direct(reader, names, [one.file for one in whole])
+            yield _frame(reader.read_table(parts)) if frame is None else frame
 
 
 class _Checked(NamedTuple):
@@ -93,17 +87,18 @@ def _checked(reader: Reader, opened: ExitStack, part: Split) -> _Checked | None:
     """Return the file if Polars may read it: the columns are in it as they are in the table, and checksums hold."""
     (file,) = part.files
     storage = reader.context.storage
-    path = native_path(storage, file.path)
-    assert path is not None, "a file on this machine"
     with translated(file.path):
         found = ParquetData(storage, file, verify=reader.verify)
         names = _stored_names(reader, file, found)
         if names is None or not found.has_checksum:
             return None
         try:
-            stream = opened.enter_context(FileIO(os.fsencode(path)))  # a name need not be UTF-8
+            stream = open_here(storage, file.path, FileIO)
         except OSError:  # such as too many open files; Arrow keeps few of them open
             return None
+        if stream is None:  # in memory
+            return None
+        opened.enter_context(stream)
         return _Checked(names, stream) if _is_intact(found, names, stream) else None
 
 
