@@ -165,27 +165,6 @@ def test_a_link_that_leads_on_by_a_planted_one_is_not_followed(places):
         storage.get("d/first")
 
 
-def test_names_and_sizes_behind_a_planted_link_are_not_shown(places, system):
-    storage = LocalStorage(places / "store")
-    plant(places / "store/folder", places / "private")
-    plant(places / "store/d/file", places / "private/secret")
-    looks = {
-        "info": lambda: storage.info("folder/secret"),
-        "exists": lambda: storage.exists("folder/secret"),
-        "of a file": lambda: storage.info("d/file"),
-        "list": lambda: [*storage.list("folder")],
-        "recursive": lambda: [*storage.list("folder", recursive=True)],
-        "folders": lambda: [*storage.list_folders("folder")],
-    }
-    for name, look in looks.items():
-        with pytest.raises(UnreadableFileError, match=f"out of .* that user {THEIRS} made"):
-            raise AssertionError(f"{name} showed {look()}")
-    (listed,) = storage.list("d")
-    assert (listed.path, listed.size) == ("d/file", len(str(places / "private/secret")))
-    assert storage.info("linked/rows").size == 4
-    assert [(info.path, info.size) for info in storage.list("linked")] == [("linked/rows", 4)]
-
-
 def test_a_planted_link_that_stays_inside_is_followed(places, system):
     storage = LocalStorage(places / "store")
     storage.put("d/own", b"own")

@@ -1,7 +1,7 @@
 """Looks at, renames and removes files and folders while other processes may work in them."""
 
 # A Path object per call would cost more than the call.
-# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH120
+# ruff: noqa: PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import shutil
 import stat
 from contextlib import suppress
 
-from anabranch.errors import AlreadyExistsError, NotFoundError, StorageError, UnreadableFileError
+from anabranch.errors import AlreadyExistsError, NotFoundError, StorageError
 from anabranch.storage import files
-from anabranch.storage.links_out import ATTEMPTS, check_links, check_opened, open_regular, status_inside
+from anabranch.storage.links_out import ATTEMPTS, check_opened, open_regular
 from anabranch.storage.os_errors import translated
 from anabranch.storage.protocol import ObjectInfo
 
@@ -138,30 +138,25 @@ def entries_of(folder: str) -> tuple[os.DirEntry[str], ...]:
         raise
 
 
-def status_of(entry: os.DirEntry[str], root: str) -> os.stat_result | None:
+def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
     """Status of a file; None for what is none, and for one removed since its folder was read.
 
-    A link that leads in a circle, or out of `root` by somebody else's will, is listed as it is: left out, what it stands
-    for would seem never to have been.
+    A link that leads in a circle is listed as it is: left out, what it stands for would seem never to have been.
     """
     with translated("list", entry.path), suppress(FileNotFoundError):
         try:
-            if entry.is_symlink():
-                check_links(entry.path, root)
             return entry.stat() if entry.is_file() else None
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
             return entry.stat(follow_symlinks=False)
-        except UnreadableFileError:
-            return entry.stat(follow_symlinks=False)
     return None
 
 
-def file_status(target: str, root: str = "/") -> os.stat_result:
-    """Status of what has a name; of a link that leads in a circle its own. Raises `OSError`, `UnreadableFileError`."""
+def file_status(target: str) -> os.stat_result:
+    """Status of what has a name; of a link that leads in a circle its own. Raises `OSError`."""
     try:
-        return status_inside(target, root)
+        return os.stat(target)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

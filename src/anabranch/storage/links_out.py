@@ -89,26 +89,6 @@ def check_links(target: str, root: str) -> None:
             raise _refused(way, status, root, found)
 
 
-def status_inside(target: str, root: str) -> os.stat_result:
-    """Return the status of what a name leads to, if no planted link does. Raises `UnreadableFileError`, `OSError`."""
-    if not hasattr(os, "O_PATH"):
-        check_links(target, root)
-        return os.stat(target)
-    located = os.open(target, _LOCATED)
-    try:
-        found = _place_of(located)
-        if found is None:
-            check_links(target, root)
-        elif found != target and not _is_in(found, os.path.realpath(root)):
-            os.close(located)
-            located = -1
-            located = _located(target, root)
-        return os.fstat(located)
-    finally:
-        if located >= 0:
-            os.close(located)
-
-
 def _located(target: str, root: str) -> int:
     """Return a descriptor of where the links lead that may be followed, which is not opened for reading.
 

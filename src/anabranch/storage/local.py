@@ -119,7 +119,7 @@ class LocalStorage:
     def info(self, path: str) -> ObjectInfo:
         target = self._target(path)
         with translated("read", target):
-            status = file_status(target, self._root)
+            status = file_status(target)
             if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
                 absent = NotFoundError(f"{target} does not exist as a file")
                 absent.is_folder = stat.S_ISDIR(status.st_mode)
@@ -221,7 +221,6 @@ class LocalStorage:
     def list_folders(self, prefix: str = "") -> Iterator[str]:
         folder = self._folder(prefix)
         with translated("list", folder):
-            check_links(folder, self._root)
             entries = entries_of(folder)
         return (names.join(prefix, entry.name) for entry in entries if is_folder(entry, follow_links=True))
 
@@ -369,7 +368,6 @@ class LocalStorage:
             prefix = pending.pop()
             folder = self._folder(prefix)
             with translated("list", folder):
-                check_links(folder, self._root)
                 entries = entries_of(folder)
             self._was_there |= bool(entries)
             for entry in entries:
@@ -377,7 +375,7 @@ class LocalStorage:
                 if recursive and is_folder(entry, follow_links=False):
                     pending.append(path)
                 elif include_temporary or not names.is_temporary(path):
-                    status = status_of(entry, self._root)
+                    status = status_of(entry)
                     if status is not None:
                         yield info_of(path, status)
 
