@@ -1,5 +1,6 @@
 """Job files: what they declare, what they import, and what is wrong with them."""
 
+import os
 import sys
 
 import pytest
@@ -97,3 +98,16 @@ def test_a_file_that_fails_says_in_which_line(tmp_path, text, said):
 def test_a_wrong_declaration_is_told_as_it_is(tmp_path):
     with pytest.raises(InvalidInputError, match=r"jobs_of_test\.py:\d+\): it has 2 sinks"):
         load(write(tmp_path, CLEAN.replace('"db.orders"', '["db.a", "db.b"]')))
+
+
+def test_a_file_of_the_same_size_and_time_is_run_as_it_is_now(tmp_path, monkeypatch):
+    """As byte code that Python has stored, it would be what it was: images set the times of all files to one."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "jobs.py"
+    for number in (2, 3):
+        file.write_text(
+            f'import anabranch\nanabranch.sql_job("a", "SELECT k FROM t", sources={{"t": "db.t"}}, sink="db.a{number}")\n'
+        )
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+        (job,) = load(file).jobs
+        assert job.sink == f"db.a{number}"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError, did_you_mean
@@ -107,19 +108,33 @@ def travel(jobs: Iterable[Job], spark: Any) -> None:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
+class _FromSource(SourceFileLoader):
+    """Loads a file by its content.
+
+    Python takes stored byte code for that of a file that has the same size and the same second: what a deployment that
+    sets times, such as a container image, has put there anew would run as it was before.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Compile the source."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _run(file: Path) -> tuple[ModuleType, list[Declared]]:
     name = f"{_PREFIX}{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
+    if file.suffix != ".py":
         raise InvalidInputError(f"'{file.name}' is no Python file", hint="job files end with .py.")
-    module = importlib.util.module_from_spec(spec)
+    loader = _FromSource(name, str(file))
+    spec = spec_from_loader(name, loader)
+    assert spec is not None, "the loader was given"
+    module = module_from_spec(spec)
     folder = str(file.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     sys.modules[name] = module  # dataclasses and pickle look there
     try:
         with collecting() as declared:
-            spec.loader.exec_module(module)
+            loader.exec_module(module)
     except AnabranchError:
         raise
     except (Exception, SystemExit) as error:
