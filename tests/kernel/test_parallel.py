@@ -81,3 +81,22 @@ def test_threads_that_look_for_the_newest_schema_at_once_find_it():
         with ThreadPoolExecutor(4) as pool:
             found = [*pool.map(lambda _, log=schemas: log.latest().id, range(4))]
         assert found == [number + 1] * 4
+
+
+def test_ctrl_c_ends_the_first_of_works_side_by_side_and_waits_for_the_others():
+    """A copy of a long history would go on to its end, or beside whoever had been told that it was over."""
+    far = FaultyStorage(MemoryStorage(), is_far=True)
+    done, main = [], threading.get_ident()
+
+    def first():
+        assert threading.get_ident() == main, "who gets the signal"
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    def other():
+        time.sleep(0.2)
+        done.append("other")
+
+    with pytest.raises(KeyboardInterrupt):
+        together(first, other, at=far)
+    assert done == ["other"]

@@ -410,19 +410,15 @@ class _Round:
             else:
                 for snapshot in batch:
                     delete_snapshot(context, snapshot)
-        hint = partial(
-            context.storage.put, context.layout.earliest_hint_path, str(following.id).encode(), durable=False
-        )
-        with reading(context.storage) as begin:
-            checked, hinted = begin(partial(self._check_still_there, following, removed=due)), begin(hint)
-            checked()  # the hint is not trusted: it may be there although history was rolled back
-            if not is_archived:
-                archive(context, due)
-            try:
-                hinted()
-            except StorageError as error:
-                if not error.out_of_space:
-                    raise
+        # Before the hint: other engines believe it, and history may have been rolled back meanwhile.
+        self._check_still_there(following, removed=due)
+        if not is_archived:
+            archive(context, due)
+        try:
+            context.storage.put(context.layout.earliest_hint_path, str(following.id).encode(), durable=False)
+        except StorageError as error:
+            if not error.out_of_space:
+                raise
         return True
 
     def _archive(self, due: Sequence[Snapshot]) -> bool:

@@ -115,13 +115,20 @@ def together(*works: Callable[[], object], at: Storage) -> None:
     """Do works that do not depend on each other: side by side if the store is far, else in order.
 
     All that were begun have ended when this returns or raises the first error in that order: nothing is written later.
+    The first one is done by the caller, so that Ctrl-C ends it; the others should be short.
     """
     if not at.is_far:
         for work in works:
             work()
         return
-    with _pool(is_far=True, is_of_few=True) as pool:
-        begun = [pool.submit(work) for work in works]
+    pool, is_done = _pool(is_far=True, is_of_few=True), False
+    try:
+        first, *others = works
+        begun = [pool.submit(work) for work in others]
+        first()
+        is_done = True
+    finally:
+        pool.shutdown(wait=True, cancel_futures=not is_done)
     for done in begun:
         done.result()
 

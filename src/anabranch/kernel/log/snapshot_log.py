@@ -41,7 +41,7 @@ from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER, Layout
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.manifest_store import ManifestStore
-from anabranch.kernel.log.parallel import AHEAD_OF_SMALL, Reading, afterwards, reading, stream, tried
+from anabranch.kernel.log.parallel import Reading, afterwards, reading, stream, tried
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
 from anabranch.kernel.log.removals import is_after_removed, is_built_on, was_removed
 from anabranch.storage.protocol import Storage
@@ -486,7 +486,7 @@ class SnapshotLog:
         with reading(self._storage) as begin:
             if with_delta:
                 begin(partial(self._manifests.fetch_delta, newest))
-            for found in stream(find, ids, at=self._storage, ahead=AHEAD_OF_SMALL):
+            for found in stream(find, ids, at=self._storage):
                 if found is None or parent not in (None, found[0].stamp):
                     return
                 yield found

@@ -52,7 +52,7 @@ from anabranch.kernel.log.merge_record import (
     put_end,
     put_record,
 )
-from anabranch.kernel.log.parallel import reading
+from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.properties import MERGE_PROPERTY, MERGE_USER, MergeFacts, is_marker
 from anabranch.kernel.merge.actions import Merge, Nothing, is_only, refuse
 from anabranch.kernel.merge.conflict import MergeConflict
@@ -61,7 +61,7 @@ from anabranch.kernel.merge.plan import MERGED_MEANWHILE, MergePlanner, SourceOv
 from anabranch.kernel.merge.result import MergeResult, merged_partitions
 from anabranch.kernel.merge.state import end_of
 from anabranch.kernel.provenance.coverage import Origin
-from anabranch.kernel.provenance.notes import find_notes
+from anabranch.kernel.provenance.notes import Notes, find_notes
 from anabranch.kernel.provenance.past import past_since
 
 _ROUNDS = 50
@@ -327,11 +327,15 @@ class _Merging:
         if is_marker(made):
             put_end(branch, end_of(self.main, made))
             return None
-        with reading(branch.storage) as begin:
-            ending = begin(partial(self._put_end, branch, record, made))
+        notes: Notes | None = None
+
+        def note() -> None:
+            nonlocal notes
             notes = planner.notes()
-            ending()
-            planner.keep_notes(record.number, notes)
+
+        # The end first where it is one after the other: a merge that has no end is under way, one without notes is done.
+        together(partial(self._put_end, branch, record, made), note, at=branch.storage)
+        planner.keep_notes(record.number, notes)
         changes = tuple(changes_between(before, self.main.schemas.get(made.schema_id)))
         return MergeResult(
             self.name, made, record.number, merged_partitions(self.main, made), schema_changes=changes

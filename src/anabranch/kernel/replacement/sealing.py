@@ -106,18 +106,10 @@ def pointer_after(
     Raises `NotFoundError`: the branch was deleted since it was opened, even if recreated under its name.
     """
     main, target, wishes = replacing.main, replacing.target, replacing.wishes
-    found: Covered | None = None
-
-    def copy_again() -> None:
-        if copied is not None:
-            drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
-
-    def wait() -> None:
-        nonlocal found
-        found = last_catch_up(replacing, last, seal, until)
-
-    # What the branch has read has nothing to do with the tags of main's past.
-    together(copy_again, wait, at=main.storage)
+    # Not beside the wait: an error ends it, and everybody waits for the decision.
+    if copied is not None:
+        drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
+    found = last_catch_up(replacing, last, seal, until)
     is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
     with reading(main.storage) as begin:
         # All of it once main is sealed, and nothing needs an answer of another.
