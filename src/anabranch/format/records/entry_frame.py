@@ -172,7 +172,7 @@ def _repeated(names: pl.Series) -> pl.Series | None:
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(twice):
         return None
-    suspects = hashes.is_in(pl.Series(twice).unique())
+    suspects = hashes.is_in(pl.Series(twice).unique().implode())
     repeated = pl.repeat(False, len(names), dtype=pl.Boolean, eager=True)
     return repeated.scatter(suspects.arg_true(), names.filter(suspects).is_duplicated())
 
