@@ -5,9 +5,8 @@ The order makes it safe against concurrent operations:
 0. The expiring snapshots and their metadata are read, and so are all refs: if one that stays cannot be read, nothing
    is changed at all.
 1. Merge information is carried over, the ledger of exactly-once and the archive record the snapshots'
-   commits and metadata; then their files are removed, oldest first, so that history never has a gap; then the hint
-   EARLIEST is written.
-2. All refs of all branches are read again. Whoever meanwhile made one to a snapshot that was just removed
+   commits and metadata; then their files are removed, oldest first, so that history never has a gap.
+2. The hint EARLIEST is written, and all refs of all branches are read again. Whoever meanwhile made one to a snapshot that was just removed
    finds that snapshot gone when it checks, as it must, and takes its ref back.
 3. Files named by the removed snapshots that no ref reaches are deleted.
 
@@ -332,7 +331,7 @@ class _Round:
             if not self._remove_snapshots(due, following):
                 return None
             self._delete_left_over(left_over)
-            held = reachability.now()
+            held = self._look_again(reachability, following)
         free = named.files.join(held, on="file_name", how="anti", maintain_order="left")
         if not dry_run:
             self._delete(free)
@@ -414,12 +413,26 @@ class _Round:
         self._check_still_there(following, removed=due)
         if not is_archived:
             archive(context, due)
+        return True
+
+    def _look_again(self, reachability: Reachability, earliest: Snapshot) -> pl.DataFrame:
+        """Step 2, and the hint: what is reached now, in the form of `Reachability.now`."""
+        held: list[pl.DataFrame] = []
+        # Nothing that is looked at depends on the hint.
+        together(
+            lambda: held.append(reachability.now()),
+            partial(self._point_to, earliest),
+            at=self.context.storage,
+        )
+        return held[0]
+
+    def _point_to(self, earliest: Snapshot) -> None:
+        hint = self.context.layout.earliest_hint_path
         try:
-            context.storage.put(context.layout.earliest_hint_path, str(following.id).encode(), durable=False)
+            self.context.storage.put(hint, str(earliest.id).encode(), durable=False)
         except StorageError as error:
             if not error.out_of_space:
                 raise
-        return True
 
     def _archive(self, due: Sequence[Snapshot]) -> bool:
         """Archive the snapshots; return False if that must wait for space.

@@ -2,7 +2,7 @@
 
 What counts is not how many calls are needed, but how many must wait for each other: on an object store each round
 trip takes tens of milliseconds. `each` and `stream` run `AT_ONCE` calls at a time, and `AT_ONCE_FAR` where they know
-that the store is far away: `n` calls take `n / AT_ONCE_FAR[0]` rounds.
+that the store is far away, but never more than a stream holds ahead: `n` calls take `n / 64` to `n / 128` rounds.
 
 `reading` is for requests that do not depend on each other's answers. On a store that is far away all of them are made
 at once; on one that is near, each when its answer is asked for, in the order in which they are asked for. So whoever
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 AT_ONCE: Final = 16
 """Number of concurrent requests."""
-AT_ONCE_FAR: Final = (64, 4, 1)
+AT_ONCE_FAR: Final = (128, 4, 1)
 """The same of a store that is far away; then of requests made within others, and within those."""
 _FEW: Final = 8
 _AHEAD: Final = 64
