@@ -374,6 +374,21 @@ def test_nobody_reads_what_a_late_writer_is_about_to_take_back(table, to):
     assert ids_of(_fresh(table)) == [*range(to), 50]
 
 
+def test_two_late_commits_of_ours_above_a_gap_are_not_read(table):
+    """The upper one has one below it, on which it was not built; neither of what they were built on is there."""
+
+    def meanwhile():
+        _fresh(table).append(rows(40, 1))
+        _leave(table, _roll_back_elsewhere(table, 1), row=51)
+
+    _leave(table, meanwhile)
+    assert _fresh(table).context.snapshots.ids() == [1, 6, 7]
+    assert ids_of(_fresh(table)) == [0]
+    for row in range(10, 18):
+        _fresh(table).append(rows(row, 1))
+        assert ids_of(_fresh(table)) == [0, *range(10, row + 1)]
+
+
 def test_a_snapshot_above_a_gap_that_nobody_rolled_back_is_the_newest(table):
     """Deleting snapshots by hand is damage, not a rollback: nothing that was acknowledged goes out of sight."""
     for number in (3, 4):

@@ -349,7 +349,22 @@ class SnapshotLog:
         goes_on = lower is not None and second is not None and self.follows(second, lower)
         if goes_on and (upper is newest or _was_first(lower_id, upper.id, stored)):
             return True
-        return is_after_removed(self._storage, self._manifests, upper)
+        return is_after_removed(self._storage, self._manifests, upper) or self._is_above_late(
+            upper, lower, stored
+        )
+
+    def _is_above_late(self, upper: Snapshot, lower: Snapshot | None, stored: Mapping[int, int]) -> bool:
+        """Whether what `upper` stands on, without having been built on it, is itself late, above what was rolled back.
+
+        All numbers above a rollback's target were free after it. So history would lead up to `upper` through `lower`.
+        """
+        bottom = None if lower is None else self._parting(lower, stored)
+        if bottom is None or bottom.id - 1 in stored:
+            return False
+        target = max((number for number in stored if number < bottom.id), default=None)
+        return target is not None and all(
+            self._is_above_rolled_back(late, target, stored) for late in (bottom, upper)
+        )
 
     def _is_of_deleted_branch(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot was made on a deleted predecessor of this branch with the same name."""
