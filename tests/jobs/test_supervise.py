@@ -270,6 +270,23 @@ def test_an_end_that_fails_does_not_keep_the_others_from_theirs():
     assert "the JVM is gone" in story.ended["b"].message
 
 
+def test_how_it_goes_on_is_told_beside_what_failed():
+    how = "the job goes on after its last commit, snapshot 3"
+
+    def go_on(fake):
+        fake.notices = (how,)
+
+    def go_on_and_fail(fake):
+        go_on(fake)
+        fake.fail(AWAY)
+
+    story = Story().job("a", failing(AWAY), go_on_and_fail, go_on)
+    story.at(3600, story.stop.ask)
+    story.run()
+    assert story.told("a", state=State.RUNNING, restarts=1, message=f"{how}; {AWAY.message}")
+    assert story.told("a", state=State.RUNNING, restarts=2, message=f"{how}; {AWAY.message}")
+
+
 def test_fail_fast_stops_the_others():
     story = Story(fail_fast=True).job("a").job("b", failing(OptionError("no")))
     assert story.run() == {"a": State.STOPPED, "b": State.FAILED}

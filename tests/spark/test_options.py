@@ -140,7 +140,7 @@ def test_an_empty_table_can_be_viewed(tmp_path):
 def test_a_checkpoint_must_be_where_spark_keeps_it(tmp_path):
     with pytest.raises(OptionError, match="checkpointLocation"):
         Checkpoint.of({})
-    with pytest.raises(OptionError, match="no file 'metadata'") as caught:
+    with pytest.raises(NotFoundError, match="no file 'metadata'") as caught:
         Checkpoint.of({"checkpointLocation": str(tmp_path)})
     assert "absolute path" in caught.value.hint
     with pytest.raises(UnsupportedFeatureError, match="hdfs"):

@@ -160,7 +160,8 @@ class Supervisor:
         one.at, one.at_since, one.has_come_up = None, one.start_began, False
         message, hint = "; ".join(running.notices) or None, None
         if one.has_failed:  # until a batch is done nobody knows whether it has recovered
-            message, hint = one.status.message, one.status.hint
+            failed, hint = one.status.last_error, one.status.last_hint
+            message = "; ".join(text for text in (message, failed) if text) or None
         one.status = replace(one.status, begun=running.begun, activity=Activity.STARTING)
         self._become(one, State.RUNNING, restarts=one.started - 1, message=message, hint=hint)
         self._event("start", one)

@@ -37,7 +37,8 @@ class Checkpoint:
         """Open the checkpoint that the options of a stream name.
 
         Raises:
-            OptionError: it is not named, or not found where it is said to be.
+            OptionError: it is not named.
+            NotFoundError: it is not where it is said to be.
             UnsupportedFeatureError: it lies in a file system that only Hadoop reads.
         """
         location = options.get(CHECKPOINT)
@@ -58,10 +59,11 @@ class Checkpoint:
         try:
             content = json.loads(storage.get("metadata"))
         except NotFoundError as error:
-            # Written by Spark before it runs anything. Not here means that Spark resolved the path elsewhere.
-            raise OptionError(
+            # Written by Spark before it runs anything. Not here means that it is gone, or that Spark resolved the path elsewhere.
+            raise NotFoundError(
                 f"Spark's checkpoint '{location}' is not at {storage.url}: there is no file 'metadata'",
-                hint=f"give '{CHECKPOINT}' as an absolute path or as a URL with its scheme.",
+                hint="if it was removed or its disk is away, start the query again when it is back; if Spark keeps it "
+                f"elsewhere, give '{CHECKPOINT}' as an absolute path or as a URL with its scheme.",
             ) from error
         return cls(storage, str(content["id"]))
 

@@ -129,7 +129,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             SchemaError: rows of `schema` do not fit the table.
             InvalidInputError: the options name a moment.
-            OptionError, UnsupportedFeatureError: the checkpoint cannot be used.
+            OptionError, UnsupportedFeatureError, NotFoundError: the checkpoint cannot be used, or is not there.
             SealedBranchError: the query wrote to a main that was replaced since.
         """
         refuse_moment(table.name, options)
