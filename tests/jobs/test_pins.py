@@ -69,6 +69,18 @@ def test_all_that_is_there_is_kept_until_the_first_batch_is_done(table):
     assert next_of(table) == 7, "the next start finds it"
 
 
+def test_a_job_that_begins_anew_holds_all_that_is_left_once_more(table):
+    """Its state is made again of all of it; an expiry in between made the job fail for good."""
+    pins(table)[0].reached([at(table, 4)])
+    restarted, _ = pins(table)
+    restarted.begin()
+    assert next_of(table) == 5
+    restarted.begin(anew=True)
+    assert next_of(table) == 1
+    restarted.reached([at(table, 4)])
+    assert next_of(table) == 5
+
+
 def test_a_table_without_a_snapshot_is_held_from_its_first_one(tmp_path):
     table = make_table(tmp_path)
     holding, _ = pins(table)

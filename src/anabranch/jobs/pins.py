@@ -69,16 +69,19 @@ class SourcePins:
         ]
         self._consumers: dict[tuple[str, str], FollowingConsumer | None] = {}
 
-    def begin(self) -> None:
+    def begin(self, *, anew: bool = False) -> None:
         """Hold all that is there, before the job's first batch: while that runs, nothing says yet how far it has come.
 
-        A consumer that there is stays where it is. Troubles are left to `reached`.
+        A consumer that there is stays where it is, unless the job begins `anew`, without a checkpoint: it may read once more
+        what its state was made of. Troubles are left to `reached`.
         """
         for name in self._tables:
             try:
                 table = self._lake.table(name)
                 context = table.context
-                if CONSUMER_ID.key in table.options or find_consumer(context, self._name) is not None:
+                if CONSUMER_ID.key in table.options:
+                    continue
+                if not anew and find_consumer(context, self._name) is not None:
                     continue
                 record_consumer(context, self._name, Consumer(context.snapshots.earliest_id() or 1))
             except AnabranchError as error:

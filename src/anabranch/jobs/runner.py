@@ -95,6 +95,11 @@ class Runner:
         operators = operators_of(rows, definition_of(job))
         now = deployment_of(job, self.lake, code, operators)
         told = (*prepared.notices, *deploy(checkpoint, now, job.name))
+        pins = SourcePins(job, self.lake, self.runtime) if self.pins_sources else None
+        if (
+            pins is not None
+        ):  # before it is settled where its sources begin, which may be at the oldest that is left
+            pins.begin(anew=not checkpoint.is_in_use)
         settled = settle(prepared, rows, operators, remade, self.lake, run=self.run)
         state, keeper = settled.begun, None
         if state is not None and state.starts:
@@ -102,9 +107,6 @@ class Runner:
         if settled.has_state or job.reads_files:
             keeper = self._keeper(prepared, checkpoint, has_state=settled.has_state)
             keeper.look()  # before the first batch, after which Spark removes old state
-        pins = SourcePins(job, self.lake, self.runtime) if self.pins_sources else None
-        if pins is not None:
-            pins.begin()
         trigger = self.schedule.trigger or job.trigger
         query = start_query(prepared, rows, self.lake, trigger, made.looked_up)
         return RunningQuery(
