@@ -337,10 +337,13 @@ class Model(Held):
     def _may_uncopy(self, act, entry, branch):
         """Whether an act may remove a copy of main's past: its own, or any that main itself has no more.
 
-        Two replacements that put the same branch in the place of main make the same copies, and cannot tell whose they are.
+        Two replacements that put the same branch in the place of main make the same copies, and cannot tell whose they are. One
+        that is paused before it removes what had expired may find that the other has made the branch main.
         """
         if act is None or entry.act is None or not (act.copies_past and entry.act.copies_past):
             return False
+        if any(line.expired.get(entry.id) == entry.stamp for line in self.lines.values()):
+            return True
         own = self.lines[self.main].find(entry.id)
         return entry.act is act or (branch != self.main and (own is None or own.stamp != entry.stamp))
 
