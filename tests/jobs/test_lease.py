@@ -165,7 +165,7 @@ def test_who_gives_up_waiting_takes_back_what_it_asked(board):
 
 
 def test_of_several_jobs_those_that_were_left_in_vain_go_on_where_they_were(board):
-    """The other process ends the first one, and is at a long batch of the second one."""
+    """The other process ends the first one, and is at a long batch of the second one, which it is told to start again after it."""
     daily = Wanted("daily", "daily", "db.daily")
     first = take(board, [CLEAN, daily])
     first.note([running(), JobStatus("daily", "db.daily", State.RUNNING)])
@@ -178,12 +178,28 @@ def test_of_several_jobs_those_that_were_left_in_vain_go_on_where_they_were(boar
         take(board, [CLEAN, daily], take_over=True, patience_seconds=30)
     assert asked[0]["clean"][0] == "yield"
     first.beat()
-    assert {job: what for job, (what, _) in first.asks().items()} == {"clean": "restart"}
+    assert {job: what for job, (what, _) in first.asks().items()} == dict.fromkeys(
+        ("clean", "daily"), "restart"
+    )
     first.note([running(4)])
     first.beat()
     assert record_of(board).process == Process.own()
     assert record_of(board).number == 1
     assert record_of(board).status.batch == 4
+
+
+def test_all_jobs_of_a_deployment_are_asked_for_at_once(board):
+    """One after the other, the first one stood still while each of the others came to its next look."""
+    daily = Wanted("daily", "daily", "db.daily")
+    first = take(board, [CLEAN, daily])
+    statuses = [running(), JobStatus("daily", "db.daily", State.RUNNING)]
+    first.note(statuses)
+    time, asked = board.runtime.clock, []
+    time.planned.append((0.5, lambda: (first.beat(), asked.append(first.asks()))))
+    time.planned.append((3, lambda: first.note([replace(one, state=State.TAKEN) for one in statuses])))
+    take(board, [CLEAN, daily], take_over=True)
+    assert {job: what for job, (what, _) in asked[0].items()} == {"clean": "yield", "daily": "yield"}
+    assert time.now < 4
 
 
 def test_a_job_is_not_left_to_a_process_that_has_died(board, monkeypatch):

@@ -85,11 +85,12 @@ class Soak:
         self.service.start()
 
     def batches(self):
-        """The last batch of each job that was told."""
-        found = {}
+        """The last batch of each job that was told: when it was said first."""
+        found, told = {}, {}
         for one in list(self.service.said):
-            if one.values.get("batch") is not None and one.values.get("message") is None:
-                found[one.values["job"]] = one.at
+            job, batch = one.values.get("job"), one.values.get("batch_millis")
+            if batch is not None and told.get(job) != batch:
+                told[job], found[job] = batch, one.at
         return found
 
     def until_all_go_on(self, since, seconds=240, *, jobs=ALL):

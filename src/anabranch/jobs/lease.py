@@ -185,11 +185,17 @@ def take(
 
     Args:
         wanted: the jobs.
-        take_over: ask other processes that run them to end them, after the batch they are at.
+        take_over: ask other processes that run them to end them, all at once, after the batch they are at.
 
     Raises `JobTakenError` if another process runs one of them.
     """
     leases, asked = Leases(board), list[JobRecord]()
+    if take_over:  # all at once: a job that has ended there does not wait here for the others
+        for one in wanted:
+            for key in (*one.also, one.key):
+                before = board.newest(key)
+                if before is not None and not before.is_over and not before.process.is_dead():
+                    _ask(board, one, before, tell, asked)
 
     def ended(one: Wanted) -> JobRecord | None:
         for key in one.also:
@@ -219,8 +225,7 @@ def _ended(
 
     With `patience`, in seconds, the process that runs it is asked to end it, and its record added to `asked`.
     """
-    clock, end = board.runtime.clock, 0.0
-    is_asked = False
+    clock, end = board.runtime.clock, None
     while True:
         before = board.newest(one.key)
         if before is not None and before.process.is_dead() is None and not before.is_over:
@@ -229,14 +234,23 @@ def _ended(
             return before
         if patience is None:
             raise _taken_error(one, before)
-        if not is_asked:
-            is_asked, end = True, clock.monotonic() + patience
-            tell(f"asking {before.process} to end {one} after the batch it is at")
-            asked.append(before)
-            board.ask(before, "yield")
+        if end is None:
+            end = clock.monotonic() + patience
+            _ask(board, one, before, tell, asked)
         elif clock.monotonic() >= end:
             raise _unanswered_error(one, before, patience)
         board.runtime.sleeper.sleep(_LOOK_SECONDS)
+
+
+def _ask(
+    board: Board, one: Wanted, record: JobRecord, tell: Callable[[str], None], asked: list[JobRecord]
+) -> None:
+    """Ask the process that runs a job to end it, once."""
+    if any((before.key, before.number) == (record.key, record.number) for before in asked):
+        return
+    tell(f"asking {record.process} to end {one} after the batch it is at")
+    asked.append(record)
+    board.ask(record, "yield")
 
 
 def _claimed(board: Board, one: Wanted, before: JobRecord | None) -> JobRecord | None:
