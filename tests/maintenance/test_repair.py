@@ -187,6 +187,25 @@ def test_all_snapshots_were_deleted(table):
     _check_mended(table)
 
 
+def test_all_snapshots_were_deleted_and_a_ref_holds_one_that_had_expired(tmp_path):
+    """What is rebuilt has the numbers that it had: those between are expired ones, of which nothing is left."""
+    table = make_table(tmp_path, options={"write-only": "true"})
+    table.append(rows(0, 1))
+    table.append(rows(1, 1))
+    table.create_branch("fix", snapshot=2)
+    table.append(rows(9, 1))
+    table.rollback(2)
+    table.append(rows(3, 1))
+    table.append(rows(4, 1))
+    table.expire_snapshots(retain_max=2, retain_min=1, older_than=2**60)
+    assert sorted(one.id for one in table.snapshots()) == [5, 6]
+    for number in (5, 6):
+        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    _check_mended(table, [0, 1, 3, 4])
+    assert ids_of(_fresh(table).at(5)) == [0, 1, 3]
+    assert ids_of(_fresh(table).at(6)) == [0, 1, 3, 4]
+
+
 def test_another_engine_put_the_branch_in_the_place_of_main(table):
     """As Java Paimon's fast-forward does: main's snapshots after the branch began go, the branch's are copied."""
     storage = table.context.storage

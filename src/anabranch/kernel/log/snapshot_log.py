@@ -404,7 +404,7 @@ class SnapshotLog:
 
     def earliest_id(self) -> int | None:
         """Return the smallest snapshot id, or None."""
-        hint = self._hint(self._layout.earliest_hint_path)
+        hint = self.hinted_earliest_id()
         if hint is not None and self.is_there(hint) and not (hint > 1 and self.is_there(hint - 1)):
             return hint
         # Where nothing has expired yet, what may be thousands need not be listed. Branches begin elsewhere.
@@ -547,6 +547,10 @@ class SnapshotLog:
     def hinted_id(self) -> int | None:
         """Return the newest snapshot id according to the hint, which may be wrong; None without a hint."""
         return self._hint(self._layout.latest_hint_path)
+
+    def hinted_earliest_id(self) -> int | None:
+        """Return the smallest snapshot id according to the hint, likewise."""
+        return self._hint(self._layout.earliest_hint_path)
 
     def _hint(self, path: str) -> int | None:
         try:

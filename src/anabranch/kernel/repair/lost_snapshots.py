@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 import polars as pl
@@ -81,6 +82,12 @@ def recover_head(context: TableContext, states: Sequence[RefState], hinted: int)
         is_newest_known = begin + len(best) > hinted
         if commits and not is_newest_known and (not best or best[-1].stored < commits[-1].stored):
             begin, best = hinted, [commits[-1]]
+        # What a ref holds may have expired, and so have numbers after it, of which nothing is left: the rest keeps its own.
+        held_first = len([*takewhile(lambda one: one.snapshot is not None, best)])
+        rest = best[held_first:]
+        first = min(context.snapshots.hinted_earliest_id() or 1, hinted - len(rest) + 1)
+        if rest and begin + held_first < first:
+            begin, best = first, rest
     return recovered(context, head, begin, best)
 
 
