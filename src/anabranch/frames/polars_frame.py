@@ -8,12 +8,11 @@ one that it cannot read or reads as other types, is read by Arrow, which also ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import FileIO
-from itertools import groupby, islice
-from typing import IO, Final, NamedTuple
+from itertools import groupby
+from typing import IO, Final
 
 import polars as pl
 import pyarrow as pa
@@ -28,8 +27,6 @@ from anabranch.kernel.scan.split import Split, SplitFile
 
 _LEAST_BYTES: Final = 1 << 20
 """Size of a file from which it gains something."""
-_MOST_FILES: Final = 16
-"""How many are open at once."""
 _TYPES: Final = frozenset(
     [
         *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
@@ -51,42 +48,23 @@ def read_frame(reader: Reader, splits: Sequence[Split]) -> pl.DataFrame:
 
 
 def _frames(reader: Reader, splits: Iterable[Split]) -> Iterator[pl.DataFrame]:
-    parts = (Split(split.partition, split.bucket, (file,)) for split in splits for file in split.files)
+    parts = [Split(split.partition, split.bucket, (file,)) for split in splits for file in split.files]
     with ThreadPoolExecutor(min(available_cores(), MAX_THREADS), "anabranch-read") as pool:
-        for may_be_direct, group in groupby(parts, key=lambda part: _may_be_direct(*part.files)):
-            if not may_be_direct:
-                yield _frame(reader.read_table(group))
-                continue
-            while batch := list(islice(group, _MOST_FILES)):
-                yield from _of_batch(reader, batch, pool)
+        # One file is checked while another is decoded: neither keeps all cores busy.
+        found = zip(parts, pool.map(partial(_direct, reader), parts), strict=True)
+        for is_left, group in groupby(found, key=lambda one: one[1] is None):
+            if is_left:
+                yield _frame(reader.read_table([part for part, _ in group]))
+            else:
+                yield from (frame for _, frame in group if frame is not None)
 
 
-def _may_be_direct(file: SplitFile) -> bool:
-    return file.format == "parquet" and file.size >= _LEAST_BYTES
-
-
-def _of_batch(reader: Reader, batch: Sequence[Split], pool: Executor) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a few files: of those that lie beside each other and have the same names at once."""
-    with ExitStack() as opened:
-        checked = zip(batch, pool.map(partial(_checked, reader, opened), batch), strict=True)
-        for names, group in groupby(checked, key=lambda found: found[1] and found[1].names):
-            parts, whole = zip(*group, strict=True)
-            frame = None if names is None else _direct(reader, names, [one.file for one in whole])
-            yield _frame(reader.read_table(parts)) if frame is None else frame
-
-
-class _Checked(NamedTuple):
-    """A file whose checksums hold."""
-
-    names: tuple[str, ...]
-    """Its names of the columns to read, in their order."""
-    file: FileIO
-
-
-def _checked(reader: Reader, opened: ExitStack, part: Split) -> _Checked | None:
-    """Return the file if Polars may read it: the columns are in it as they are in the table, and checksums hold."""
+def _direct(reader: Reader, part: Split) -> pl.DataFrame | None:
+    """Return the rows of a file as Polars reads them; None if it may not or cannot, or gives something else."""
     (file,) = part.files
     storage = reader.context.storage
+    if file.format != "parquet" or file.size < _LEAST_BYTES:
+        return None
     with translated(file.path):
         found = ParquetData(storage, file, verify=reader.verify)
         names = _stored_names(reader, file, found)
@@ -98,8 +76,8 @@ def _checked(reader: Reader, opened: ExitStack, part: Split) -> _Checked | None:
             return None
         if stream is None:  # in memory
             return None
-        opened.enter_context(stream)
-        return _Checked(names, stream) if _is_intact(found, names, stream) else None
+        with stream:
+            return _read(reader, names, stream) if _is_intact(found, names, stream) else None
 
 
 def _is_intact(found: ParquetData, names: Sequence[str], stream: FileIO) -> bool:
@@ -138,12 +116,11 @@ def _is_pattern(name: str) -> bool:
     return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 
-def _direct(reader: Reader, names: Sequence[str], files: list[IO[bytes]]) -> pl.DataFrame | None:
-    """Return the rows of files as Polars reads them; None if it cannot, or gives something else."""
+def _read(reader: Reader, names: Sequence[str], file: IO[bytes]) -> pl.DataFrame | None:
     wanted = reader.schema
     try:
-        frame = pl.read_parquet(files, columns=list(names), hive_partitioning=False, glob=False)
-    # TypeError: it found no file descriptor left for one of them.
+        frame = pl.read_parquet(file, columns=list(names), hive_partitioning=False, glob=False)
+    # TypeError: it found no file descriptor left for it.
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, TypeError):
         return None
     frame = frame.select(pl.col(name).alias(new) for name, new in zip(names, wanted.names, strict=True))
