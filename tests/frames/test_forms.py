@@ -128,6 +128,23 @@ def test_filters_of_duckdb_on_fields_of_rows_and_first_rows_know_that_nan_is_lar
         for_duckdb(table.scan()).to_table(filter=(ds.field("x") > 1) & (pc.abs(ds.field("id")) > 0))
 
 
+def test_a_list_as_duckdb_2_asks_for_it_does_not_know_of_null(table):
+    table.append([{"id": 99}])
+    listed = pc.if_else(
+        ds.field("v").is_valid(), ds.field("v").isin(["v0", "v2"]), pa.scalar(None, pa.bool_())
+    )
+    asked = for_duckdb(table.scan())
+    assert set(asked.to_table(filter=listed)["v"].to_pylist()) == {"v0", "v2"}
+    assert set(asked.to_table(filter=~listed)["v"].to_pylist()) == {"v1"}
+    assert set(asked.to_table(filter=listed & (ds.field("id") > 20))["id"].to_pylist()) == {
+        22,
+        30,
+        32,
+        40,
+        42,
+    }
+
+
 def test_a_data_set_of_pyarrow_leaves_null_out_of_every_list(table):
     table.append([{"id": 99}])
     data, in_memory = table.scan().to_dataset(), ds.dataset(table.scan().to_arrow())
@@ -286,8 +303,9 @@ def test_a_pandas_frame_is_what_arrow_makes_of_the_rows(tmp_path):
     for columns in (None, ["never", "id"], ["often"], ["bytes", "never"]):
         scan = table.scan(columns=columns)
         pd.testing.assert_frame_equal(scan.to_pandas(), scan.to_arrow().to_pandas())
-    often = [value for value in table.scan().to_pandas()["often"].astype(object) if value is not None]
-    assert len({id(value) for value in often}) <= 10
+    often = table.scan().to_pandas()["often"]
+    if often.dtype == object:  # pandas 3 keeps text as Arrow does, and makes an object of it when it is asked
+        assert len({id(value) for value in often if value is not None}) <= 10
     pd.testing.assert_frame_equal(
         table.scan("id < 0").to_pandas(), table.scan("id < 0").to_arrow().to_pandas()
     )

@@ -84,12 +84,19 @@ def _translated(part: Any, *, negated: bool = False) -> n.Predicate:
         case Call("is_nan", (n.Column() as column,)):
             return n.Comparison(n.Operator.EQ, column, n.Literal(float("nan")))
         case Call("is_in", (n.Column() as column,), options) if options is not None:
-            values = list(options["value_set"].values)
-            if any(not value.is_valid for value in values):
-                raise _UnknownError
-            found = n.In(column, tuple(n.Literal(value) for value in values))
+            found = _in(column, options)
             # For Arrow null is in no list, where SQL does not know.
             return n.all_of([found, n.Not(n.IsNull(column))]) if negated else found
+        # DuckDB 2 writes the IN of SQL in this way: of null it is not known.
+        case Call(
+            "if_else",
+            (
+                Call("is_valid", (n.Column() as asked,)),
+                Call("is_in", (n.Column() as column,), options),
+                pa.BooleanScalar() as otherwise,
+            ),
+        ) if options is not None and asked == column and not otherwise.is_valid:
+            return _in(column, options)
         case Call(op, (n.Column() as column, pa.Scalar() as value)) if op in _OPERATORS and value.is_valid:
             return n.Comparison(_OPERATORS[op], column, n.Literal(value))
         case Call(op, (pa.Scalar() as value, n.Column() as column)) if op in _OPERATORS and value.is_valid:
@@ -99,6 +106,13 @@ def _translated(part: Any, *, negated: bool = False) -> n.Predicate:
         case n.Column() as column:
             return n.Comparison(n.Operator.EQ, column, n.Literal(True))
     raise _UnknownError
+
+
+def _in(column: n.Column, options: Any) -> n.Predicate:
+    values = list(options["value_set"].values)
+    if any(not value.is_valid for value in values):
+        raise _UnknownError
+    return n.In(column, tuple(n.Literal(value) for value in values))
 
 
 def _flag(options: Any, name: str) -> bool:
