@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from anabranch.arrow.pipeline import available_cores
 from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Grid, Lines, Shown, Watched, ago, late
 from anabranch.verbs.caller import Caller
@@ -163,8 +163,9 @@ def run(
     )
     if dry_run:
         return _planned(command.planned(caller.warehouse, jobs, how, spark))
-    at_once = max(1, (os.cpu_count() or 2) // 2)
-    policy = command.Policy(most=max_restarts, fail_fast=fail_fast, stuck_after=stuck_after, at_once=at_once)
+    policy = command.Policy(
+        most=max_restarts, fail_fast=fail_fast, stuck_after=stuck_after, at_once=available_cores()
+    )
     schedule = command.Schedule(policy=policy, patience_seconds=stop_limit)
     schedule = command.with_trigger(schedule, available_now=available_now, once=once)
     lags = lags_of(caller.warehouse)
