@@ -15,7 +15,7 @@ from benchmarks.workers.harness import Clock, main
 from benchmarks.workers.stream_session import SETTINGS, SLOTS
 
 # What one query sends to all tasks stays until the JVM has found out that nobody needs it: 4 GiB were not enough.
-MEMORY = {"spark.driver.memory": "10g", "spark.sql.shuffle.partitions": str(SLOTS)}
+CONF = {**SETTINGS, "spark.driver.memory": "10g", "spark.sql.shuffle.partitions": str(SLOTS)}
 
 
 def make(_clock: Clock, home: str, scale: float) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def make(_clock: Clock, home: str, scale: float) -> dict[str, Any]:
 
 def ask(clock: Clock, home: str, queries: list[int], rounds: int) -> dict[str, Any]:
     """The seconds of each query in all rounds but the first, by side; the laps are those of the lake."""
-    spark = anabranch.spark.session(f"{home}/lake", master=f"local[{SLOTS}]", **SETTINGS, **MEMORY)
+    spark = anabranch.spark.session(f"{home}/lake", master=f"local[{SLOTS}]", **CONF)
     spark.sparkContext.setLogLevel("ERROR")
     both = Contest.opened(spark, Path(home))
     taken: dict[str, list[list[float]]] = {"lake": [], "plain": []}
