@@ -111,6 +111,7 @@ def test_folders_of_killed_processes_are_removed(tmp_path):
         f"anabranch-spark-{dead.pid}-a",
         f"anabranch-session-{dead.pid}-b",
         f"anabranch-lineage-{dead.pid}-c",
+        f"anabranch-java-{dead.pid}-d",
     ]
     stays = [f"anabranch-spark-{os.getpid()}-a", "anabranch-lineage-abc", "anabranch-demo-1-x"]
     for name in (*names, *stays):

@@ -2,8 +2,11 @@
 
 import itertools
 import logging
+import os
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -11,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import anabranch
 import anabranch.spark
+from anabranch.spark.context.notices import JAVA_FOLDER, LEFT_BY_OTHERS
 from anabranch.spark.jvm import handles, proxy
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native import internals
@@ -197,3 +201,11 @@ def test_without_offsets_of_its_own_a_stream_is_the_portable_one(
     ).start().awaitTermination()
     assert session.table("fewer").count() == 10
     assert len(portable()) == 1
+
+
+def test_the_classes_for_executors_lie_where_the_next_start_sweeps(spark, table):
+    """Folders that did not name their process stayed for ever after it was killed."""
+    assert native_frame(spark, table.scan()).count() == 10
+    folder = Path(tempfile.gettempdir())
+    assert list(folder.glob(f"{JAVA_FOLDER}{os.getpid()}-*/anabranch-*.jar"))
+    assert JAVA_FOLDER in LEFT_BY_OTHERS

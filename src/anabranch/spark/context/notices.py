@@ -133,7 +133,9 @@ def _notice(content: JsonObject) -> Notice | BoundReached:
     )
 
 
-LEFT_BY_OTHERS: Final = ("anabranch-session-", "anabranch-spark-", "anabranch-lineage-")
+JAVA_FOLDER: Final = "anabranch-java-"
+"""Prefix of the folder of compiled classes that executors fetch."""
+LEFT_BY_OTHERS: Final = ("anabranch-session-", "anabranch-spark-", "anabranch-lineage-", JAVA_FOLDER)
 """Prefixes of names that go on with the number of the process."""
 _MADE: dict[str, Path] = {}
 

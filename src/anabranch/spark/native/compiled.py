@@ -7,12 +7,9 @@ can write to.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 import threading
 import zipfile
 from collections.abc import Mapping
@@ -26,6 +23,7 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JError
 
 from anabranch.runtime import SYSTEM
+from anabranch.spark.context.notices import JAVA_FOLDER, folder_of_process
 from anabranch.spark.jvm.proxy import Jvm
 
 _COMPILER = "org.codehaus.janino"
@@ -162,10 +160,8 @@ def _compile(jvm: Jvm, texts: Mapping[str, str]) -> dict[str, bytes]:
 
 def _jar(classes: Mapping[str, bytes]) -> str:
     """A jar of its own for this process: executors that start later fetch it from here."""
-    folder = tempfile.mkdtemp(prefix="anabranch-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     # Spark hands out one jar of a name: a second one would be refused, with a line in the JVM's log and no error.
-    path = Path(folder) / f"anabranch-{SYSTEM.ids.uuid()}.jar"
+    path = folder_of_process(JAVA_FOLDER) / f"anabranch-{SYSTEM.ids.uuid()}.jar"
     _write_zip(path, classes)
     return str(path)
 
