@@ -143,7 +143,9 @@ def _anonymous(member):
 def unpack(archive, folder):
     """Unpack a release's archive; return its warehouse and what is expected of it."""
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # not in Python 3.11 before its fourth release
+            packed.extraction_filter = tarfile.data_filter
+        packed.extractall(folder)
     return folder / WAREHOUSE, json.loads((folder / EXPECTED).read_text())
 
 
