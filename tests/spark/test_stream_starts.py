@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from py4j.java_gateway import is_instance_of
 
 from anabranch.errors import NotFoundError, OptionError, SchemaError
 from anabranch.spark.source.data_source import AnabranchSource
@@ -185,3 +186,11 @@ def test_a_query_that_cannot_begin_says_from_where_it_can(lake, stream):
     message = failing(lambda: stream.run(stream.source(scan__tag_name="old")))
     assert "the earliest is 3" in message
     assert "scan.mode=from-snapshot, scan.snapshot-id=3" in message
+
+
+@pytest.mark.parametrize("name", ["anabranch", "anabranch-kafka"])
+def test_streams_that_start_at_the_same_time_may_change_what_they_share(spark, name):
+    sources = spark._jsparkSession.sessionState().dataSourceManager()
+    shared = sources.lookupDataSource(name).dataSourceCls().envVars()
+    # Spark adds to it in the thread of each stream; with a HashMap, five jobs that started at once failed for good.
+    assert is_instance_of(spark.sparkContext._gateway, shared, "java.util.concurrent.ConcurrentMap")
