@@ -50,8 +50,9 @@ def read_frame(reader: Reader, splits: Sequence[Split]) -> pl.DataFrame:
 def _frames(reader: Reader, splits: Iterable[Split]) -> Iterator[pl.DataFrame]:
     parts = [Split(split.partition, split.bucket, (file,)) for split in splits for file in split.files]
     with ThreadPoolExecutor(min(available_cores(), MAX_THREADS), "anabranch-read") as pool:
-        # One file is checked while another is decoded: neither keeps all cores busy.
-        found = zip(parts, pool.map(partial(_direct, reader), parts), strict=True)
+        # One file is checked while another is decoded: neither keeps all cores busy. Small files wait for no thread.
+        large = pool.map(partial(_direct, reader), filter(_is_large, parts))
+        found = ((part, next(large) if _is_large(part) else None) for part in parts)
         for is_left, group in groupby(found, key=lambda one: one[1] is None):
             if is_left:
                 yield _frame(reader.read_table([part for part, _ in group]))
@@ -59,12 +60,16 @@ def _frames(reader: Reader, splits: Iterable[Split]) -> Iterator[pl.DataFrame]:
                 yield from (frame for _, frame in group if frame is not None)
 
 
+def _is_large(part: Split) -> bool:
+    """Whether Polars may read the file of a part faster than Arrow."""
+    (file,) = part.files
+    return file.format == "parquet" and file.size >= _LEAST_BYTES
+
+
 def _direct(reader: Reader, part: Split) -> pl.DataFrame | None:
     """Return the rows of a file as Polars reads them; None if it may not or cannot, or gives something else."""
     (file,) = part.files
     storage = reader.context.storage
-    if file.format != "parquet" or file.size < _LEAST_BYTES:
-        return None
     with translated(file.path):
         found = ParquetData(storage, file, verify=reader.verify)
         names = _stored_names(reader, file, found)
