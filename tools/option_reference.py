@@ -54,6 +54,8 @@ def _shown(option) -> str:
         return f"`{value >> 20} MB`"
     if option.kind.startswith("duration"):
         units = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+        if value == 0:
+            return "`0`"
         size, unit = next((size, unit) for size, unit in units if value % size == 0)
         return f"`{value // size} {unit}`"
     return f"`{value}`"

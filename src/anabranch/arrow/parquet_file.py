@@ -60,7 +60,10 @@ class ParquetData:
         return [RowGroup(self, i) for i in range(self.metadata.num_row_groups)]
 
     def pieces_matching(self, condition: pc.Expression) -> Sequence[RowGroup]:
-        """Return the row groups whose statistics do not rule the condition out; it uses the file's column names."""
+        """Return the row groups that a filter must read: those whose statistics do not rule it out.
+
+        The condition uses the file's column names.
+        """
         pieces = self.pieces()
         if len(pieces) < 2:
             return pieces

@@ -1,4 +1,7 @@
-"""Expires snapshots according to a table's options, on request and in the jobs that write it."""
+"""Expires snapshots according to a table's options, on request and in the jobs that write it.
+
+Here is when and with which limits; what is removed, in which order, is in `anabranch.kernel.expiry.expire`.
+"""
 
 from __future__ import annotations
 

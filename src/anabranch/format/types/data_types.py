@@ -2,7 +2,7 @@
 
 Complex types carry their element types; a `RowType` carries fields with ids. Nullability is part of the
 type. `str(type)` is the spelling of Paimon's schema files for atomic types and a readable one for complex
-types. Parsing and JSON are in `type_grammar`.
+types. Parsing and JSON are in `grammar.py`.
 """
 
 from __future__ import annotations

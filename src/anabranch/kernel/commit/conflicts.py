@@ -1,4 +1,4 @@
-"""Conflicts between concurrent commits. One table, one test per row.
+"""Conflicts between concurrent commits. One table, one test per row. Those of merges are in `kernel/merge/cases.py`.
 
 | commit             | meanwhile                           | outcome                                   |
 |--------------------|-------------------------------------|-------------------------------------------|

@@ -6,8 +6,8 @@ The order makes it safe against concurrent operations:
    is changed at all.
 1. Merge information is carried over, the ledger of exactly-once and the archive record the snapshots'
    commits and metadata; then their files are removed, oldest first, so that history never has a gap.
-2. The hint EARLIEST is written, and all refs of all branches are read again. Whoever meanwhile made one to a snapshot that was just removed
-   finds that snapshot gone when it checks, as it must, and takes its ref back.
+2. The hint EARLIEST is written, and all refs of all branches are read again. Whoever meanwhile made one to a snapshot
+   that was just removed finds that snapshot gone when it checks, as it must, and takes its ref back.
 3. Files named by the removed snapshots that no ref reaches are deleted.
 
 On a full disk the records of step 1 find no space. Then hints are removed, which are dispensable, and

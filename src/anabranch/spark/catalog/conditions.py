@@ -1,4 +1,4 @@
-"""Translation of an overwrite's condition from Spark's expressions into our predicates.
+"""Translation of the condition of INSERT OVERWRITE ... PARTITION from Spark's expressions into our predicates.
 
 Only what both understand alike is translated: a condition on a column whose values are the same here and there.
 Floating point numbers (NaN), texts of fixed length and times with more digits than Spark's are not among them.

@@ -1,4 +1,4 @@
-"""Lineage of Spark's batches: the job, and the sources that the plan of the frame names.
+"""Lineage of a batch write of Spark: the job that its commit records, and the inputs (found by `plan_inputs`).
 
 The job is the one of `Lake.job`, where one is running; else what the option ``anabranch.job`` of the write says, or the
 setting of that name of the session; else it is called as the application. Nothing here raises: what cannot be found out

@@ -1,4 +1,4 @@
-"""The sources that a frame was computed from, as inputs of a commit."""
+"""Lineage of a Spark query: finds the tables and files that a frame was computed from, in its plan, as inputs of a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The filter of a scan as a Spark column that keeps the same rows as the embedded engine."""
+"""Translation of our filter of a scan into a Spark column that keeps the same rows as the embedded engine.
+
+The other direction, a WHERE of Spark that is pushed into our scan, is `scan_builder` with `expressions`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Parser of INSERT, as far as needed: the target, which rows are replaced, and where the query begins."""
+"""Parser of the INSERT of `Lake.sql`, as far as needed: the target, which rows are replaced, and where the query begins.
+
+``spark.sql("INSERT ...")`` is parsed by Spark itself, which writes by `anabranch.spark.catalog.writes`.
+"""
 
 from __future__ import annotations
 
