@@ -17,44 +17,47 @@ if TYPE_CHECKING:
 def register(spark: SparkSession, source: type[DataSource]) -> None:
     """Register `source` under its name, replacing any source of that name in the session."""
     context = context_of(spark)
-    ways = spark.dataSource if context is None else DataSourceRegistration(_Session(spark, context))  # type: ignore[arg-type]
+    if context is not None:
+        DataSourceRegistration(_Session(spark, context)).register(source)  # type: ignore[arg-type]
+        return
     try:
-        ways.register(source)
+        spark.dataSource.register(source)
     except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
-        # Spark looks the name up in the active session instead of this one; making a frame activates this one, and gives it
-        # the catalogs of the session it was made from.
-        spark.createDataFrame([], "a INT")
-        if context is None:
-            ways.register(source)
-        else:
-            DataSourceRegistration(_Session(spark, context, is_straight=True)).register(source)  # type: ignore[arg-type]
+        _activate(spark, error)
+        spark.dataSource.register(source)
+
+
+def _activate(spark: SparkSession, error: AnalysisException) -> None:
+    """Make this session the active one, if `error` says that a source is known by its name; else raise `error`.
+
+    Spark looks the name up in the active session instead of this one. Making a frame activates this one, and gives it the
+    catalogs of the session it was made from.
+    """
+    if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+        raise error
+    spark.createDataFrame([], "a INT")
 
 
 class _Session:
-    """A session, as far as registration needs it.
+    """A classic session, as far as registration needs it."""
 
-    Args:
-        is_straight: hand the source to the session's registry itself. Spark looks first whether there is a source of that
-            name, in the active session instead of this one, and among all classes: there it finds the one of
-            `anabranch.spark.catalog.format_tables`, once a session of this JVM has it.
-    """
-
-    def __init__(self, spark: SparkSession, context: SparkContext, *, is_straight: bool = False) -> None:
+    def __init__(self, spark: SparkSession, context: SparkContext) -> None:
         self.sparkContext = _Context(context)
         self._jsparkSession = self
-        self._session: Any = spark._jsparkSession  # noqa: SLF001 - the way into the JVM has no public name
-        self._is_straight = is_straight
+        self._spark = spark
 
     def dataSource(self) -> _Session:  # noqa: N802 - PySpark's name, as the next
         return self
 
     def registerPython(self, name: str, source: Any) -> None:  # noqa: N802
-        if self._is_straight:
-            self._session.sessionState().dataSourceManager().registerDataSource(name, source)
-        else:
-            self._session.dataSource().registerPython(name, source)
+        session: Any = self._spark._jsparkSession  # noqa: SLF001 - the way into the JVM has no public name
+        try:
+            session.dataSource().registerPython(name, source)
+        except AnalysisException as error:
+            _activate(self._spark, error)
+            # Not by the same door again: Spark looks among all classes too, and finds the one of
+            # `anabranch.spark.catalog.format_tables`, once a session of this JVM has it.
+            session.sessionState().dataSourceManager().registerDataSource(name, source)
 
 
 class _Context:
