@@ -119,7 +119,7 @@ def test_an_expiry_reads_history_and_lists_once(far):
     )
     going = [times for path, times in reads.items() if re.search(r"/t/snapshot/snapshot-[1-7]\d$", path)]
     assert going == [1] * 70
-    assert far.timing.cost().depth <= 66
+    assert far.timing.cost().depth <= 36
     assert ids_of(table) == [1] * 87
     assert ids_of(table.branch("fix")) == [1] * 48
 
