@@ -26,8 +26,16 @@
 | any                | another branch put in its place     | conflict BRANCH_REPLACED                  |
 | adds a file        | that file is live already           | conflict FILE_ADDED_TWICE                 |
 | removes a file     | that file is gone                   | conflict FILE_GONE                        |
+| overwrite that says| rows it replaces were changed       | conflict CHANGED_SINCE                    |
+| since when         | (`actions/overwrite.py`)            |                                           |
+| schema change      | one that it does not fit            | conflict SCHEMA_CHANGED                   |
+|                    | (`actions/alter.py`)                |                                           |
+| adds files, late   | they were cleaned away as orphans   | conflict FILES_CLEANED_AWAY               |
+|                    | (`presence.py`)                     |                                           |
+| brings files back  | the tag that held them was removed  | conflict FILES_LET_GO                     |
+|                    | (`presence.py`)                     |                                           |
 
-The last two are checked for changes that remove files; a plain append adds files under fresh names.
+The rows "adds a file" and "removes a file" are checked for changes that remove files; a plain append adds files under fresh names.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
 """The case table of merges: the outcome for each partition that the branch changed.
 
+The first row that holds decides; the row of two empty sides is asked before, in `plan.py`.
+
 | branch since it was taken | main since the branch saw it | result                                            |
 |---------------------------|------------------------------|---------------------------------------------------|
 | nothing                   | anything                     | main stays                                        |
-| appended                  | nothing, appended            | the branch's new files are added, at the tail     |
-| appended                  | overwritten                  | conflict APPEND_VS_OVERWRITE                      |
-| overwritten               | nothing                      | main's files go, the branch's come                |
-| overwritten               | appended, overwritten        | conflict OVERWRITE_VS_CHANGE                      |
 | overwritten to be empty   | empty as well                | nothing                                           |
-| new files of mixed age    | anything                     | conflict MIXED_COMPACTION                         |
-| new files that main has   | anything                     | conflict FOREIGN_MERGE                            |
 | unknown                   | anything                     | conflict HISTORY_GAP                              |
 | anything                  | unknown                      | conflict HISTORY_GAP                              |
+| overwritten               | nothing                      | main's files go, the branch's come                |
+| overwritten               | appended, overwritten        | conflict OVERWRITE_VS_CHANGE                      |
+| new files of mixed age    | anything                     | conflict MIXED_COMPACTION                         |
+| new files that main has   | anything                     | conflict FOREIGN_MERGE                            |
+| appended                  | overwritten                  | conflict APPEND_VS_OVERWRITE                      |
+| appended                  | nothing, appended            | the branch's new files are added, at the tail     |
 """
 
 from __future__ import annotations
