@@ -2,6 +2,7 @@
 
 import json
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -206,6 +207,44 @@ def test_rows_of_a_bucket_keep_their_order(doors, session, lake, run, natively):
     for task in tasks:
         numbers = [n for n, t in found if t == task]
         assert numbers == sorted(numbers)
+
+
+def test_a_stream_in_event_time_is_read_natively_with_the_watermark_of_each_batch(doors, lake, run, natively):
+    """It is the last column, also where the table's partition column is the first, and a batch has files of several."""
+    columns = "p STRING, id BIGINT, at TIMESTAMP_LTZ(3), WATERMARK FOR at AS at - INTERVAL '5' MINUTE"
+    table = lake.create_table("db.timed", columns, partition_by=["p"])
+
+    def append(*rows):
+        table.append([{"p": p, "id": i, "at": None if m is None else moment(m)} for p, i, m in rows])
+
+    def moment(minute):
+        return datetime(2024, 5, 6, 7, minute, tzinfo=UTC)
+
+    def batches(**options):
+        stream = doors("by name", "db.timed", **options, **{"scan.watermark-column": "true"})
+        assert stream.columns == ["p", "id", "at", "_watermark"]
+        rows = run(stream.selectExpr("p", "id", "at", "unix_millis(_watermark)"))
+        return [(p, i, None if at is None else at.astimezone(UTC), mark) for p, i, at, mark in rows]
+
+    def millis(minute):
+        return int(moment(minute).timestamp() * 1000)
+
+    append((None, 0, None))  # the table has no watermark yet
+    append(("a=/", 1, 20))
+    append(("b", 2, 10))  # nor does it go back
+    assert batches(**ONE_FILE) == [
+        (None, 0, None, 0),
+        ("a=/", 1, moment(20), millis(15)),
+        ("b", 2, moment(10), millis(15)),
+    ]
+    append(("a=/", 3, 30), (None, 4, 31), ("", 5, 32))
+    append(("b", 6, 40))
+    assert sorted(batches(), key=lambda row: row[1]) == [
+        ("a=/", 3, moment(30), millis(35)),
+        (None, 4, moment(31), millis(35)),
+        ("", 5, moment(32), millis(35)),
+        ("b", 6, moment(40), millis(35)),
+    ]
 
 
 def test_columns_by_option_are_refused(doors, lake, run):

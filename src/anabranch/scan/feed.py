@@ -134,6 +134,11 @@ class FeedReader:
         return not self._added and self.late_rows == "keep"
 
     @property
+    def gives_whole_files(self) -> bool:
+        """Whether the result is all rows of the files, and beside their columns at most ``_watermark``, which is one for a step."""
+        return self.reader.predicate is None and not self.change_column and self.late_rows == "keep"
+
+    @property
     def _added(self) -> list[pa.Field]:
         wanted = ((self.change_column, CHANGE_FIELD), (self.watermark_column, WATERMARK_FIELD))
         return [field for is_wanted, field in wanted if is_wanted]
@@ -208,9 +213,14 @@ class FeedReader:
         if self.change_column:
             arrays.append(pa.repeat(pa.scalar(marks.change, CHANGE_FIELD.type), batch.num_rows))
         if self.watermark_column:
-            millis = min(max(0, marks.watermark or 0), _MOST_MILLIS)
-            arrays.append(pa.repeat(pa.scalar(millis * 1000, WATERMARK_FIELD.type), batch.num_rows))
+            micros = watermark_millis(marks.watermark) * 1000
+            arrays.append(pa.repeat(pa.scalar(micros, WATERMARK_FIELD.type), batch.num_rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def watermark_millis(recorded: int | None) -> int:
+    """Return the value of ``_watermark`` for a recorded watermark, both in epoch milliseconds."""
+    return min(max(0, recorded or 0), _MOST_MILLIS)
 
 
 class _Marks(NamedTuple):

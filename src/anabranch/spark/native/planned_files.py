@@ -234,6 +234,7 @@ def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequenc
 def _digest(folders: Sequence[Folder]) -> str:
     digest = hashlib.sha256()
     for folder in folders:
+        digest.update(folder.partition)  # a stream's are not those of its folders: it adds a column
         for path, _, _ in folder.files:
             digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
     return digest.hexdigest()

@@ -5,7 +5,8 @@ query can change doors at any restart. Each batch chooses its door by the files 
 be read under the names of the table, or the stream filters rows or adds columns, Python's tasks read them.
 
 Spark neither leaves out columns of a stream nor puts them in another order. So partition columns come out of the
-files, which hold them as well, and not from behind all others as in a batch read.
+files, which hold them as well, and not from behind all others as in a batch read. The column `_watermark`, which is last,
+comes from there: to Spark the files of a batch lie in partitions by it.
 """
 
 from __future__ import annotations
@@ -20,22 +21,27 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError
 
 from anabranch.errors import UnsupportedFeatureError
+from anabranch.format.rows.binary_row import NANOS_PER_MILLI, encode_row, with_arity
+from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import Field, LocalZonedTimestampType
 from anabranch.kernel.scan.split import SplitFile
 from anabranch.options import FILE_CHECKSUM
+from anabranch.scan.feed import watermark_millis
 from anabranch.scan.scan import Scan
 from anabranch.spark.jvm.callbacks import start_callbacks
 from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native.door import foreign, impossible, not_as_expected, tell, unreachable
 from anabranch.spark.native.generations import Obstacle, generations
 from anabranch.spark.native.parquet_scan import parquet_scan
-from anabranch.spark.native.planned_files import folders_of
-from anabranch.streaming.offsets import FeedSplit
+from anabranch.spark.native.planned_files import Folder, folders_of
+from anabranch.streaming.offsets import WATERMARK_COLUMN, FeedSplit
 
 if TYPE_CHECKING:
     from anabranch.spark.streams.stream_reader import StreamReader
 
 _STREAMING = "org.apache.spark.sql.connector.read.streaming"
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
+_WATERMARK = Field(-1, WATERMARK_COLUMN, LocalZonedTimestampType(3, nullable=False))
 _MOST_ORDERED = 1_000
 """Number of files in a queue table's batch above which ordering them costs more than it saves."""
 
@@ -149,12 +155,15 @@ class NativeStream(JavaProxy):
 
     def _natively(self, splits: Sequence[FeedSplit]) -> tuple[Any, Any] | Obstacle:
         """Return a ``Batch`` of Spark's Parquet source and its partitions."""
-        if not self._reader.gives_files_as_they_are:
-            return Obstacle("the stream filters rows or adds columns")
+        if not self._reader.gives_whole_files:
+            return Obstacle("the stream filters rows, or says of each whether it was taken away")
         feed = self._reader.feed
         # All columns are in the files, those of partitions too.
         schema = replace(feed.schema, partition_keys=())
-        scan = Scan(feed.context, None, schema, options={FILE_CHECKSUM.key: str(feed.verify).lower()})
+        names = list(self._columns.fieldNames())
+        has_watermark = WATERMARK_COLUMN in names
+        if has_watermark and names[-1] != WATERMARK_COLUMN:
+            return Obstacle(f"{WATERMARK_COLUMN} is not the last column")
         is_ordered = feed.schema.bucket > 0
         files = [f.file for split in splits for f in split.files]
         if is_ordered and len(files) > _MOST_ORDERED:
@@ -164,7 +173,6 @@ class NativeStream(JavaProxy):
         reason = self._reason(files)
         if reason is not None:
             return Obstacle(reason)
-        names = set(self._columns.fieldNames())
         wanted = [f for f in schema.fields if f.name in names]
         made = generations(
             schema,
@@ -179,6 +187,9 @@ class NativeStream(JavaProxy):
             return Obstacle("there are files from before columns were renamed or given other types")
         try:
             folders = folders_of(feed.context, splits)
+            if has_watermark:
+                schema, wanted, folders = _with_watermark(schema, wanted, folders, splits)
+            scan = Scan(feed.context, None, schema, options={FILE_CHECKSUM.key: str(feed.verify).lower()})
             batch = parquet_scan(self.jvm, scan, folders, wanted, columns=self._columns).toBatch()
             partitions = batch.planInputPartitions()
             return batch, self._in_order(partitions, splits) if is_ordered else partitions
@@ -218,6 +229,17 @@ class NativeStream(JavaProxy):
         """Return an offset exactly as the portable door formats it: Spark compares offsets as text."""
         kind = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset"
         return self.jvm.of(kind)(json.dumps(value))
+
+
+def _with_watermark(
+    schema: TableSchema, wanted: Sequence[Field], folders: Sequence[Folder], splits: Sequence[FeedSplit]
+) -> tuple[TableSchema, list[Field], list[Folder]]:
+    """Return the same with a partition column: the watermark after the step, which is that of all its files."""
+    marked = replace(schema, fields=(*schema.fields, _WATERMARK), partition_keys=(WATERMARK_COLUMN,))
+    recorded = splits[0].files[0].watermark if splits else None
+    value = watermark_millis(recorded) * NANOS_PER_MILLI
+    partition = with_arity(1, encode_row([_WATERMARK.type], [value]))
+    return marked, [*wanted, _WATERMARK], [replace(folder, partition=partition) for folder in folders]
 
 
 def _value(offset: Any) -> Any:

@@ -49,13 +49,9 @@ class RowReader:
     """The columns to read, in their order, in the types that Spark takes."""
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it outputs all rows of the files, with the columns of the table only."""
-        if isinstance(self.reader, MetadataReader):
-            return False
-        reader = self.reader.reader if isinstance(self.reader, FeedReader) else self.reader
-        is_marked = isinstance(self.reader, FeedReader) and not self.reader.is_plain
-        return reader.predicate is None and not is_marked
+    def gives_whole_files(self) -> bool:
+        """See `FeedReader.gives_whole_files`; False for what reads no stream."""
+        return isinstance(self.reader, FeedReader) and self.reader.gives_whole_files
 
     def partitions(self, splits: Sequence[Split]) -> list[InputPartition]:
         """Return one Spark partition per split of a plan, for `read`."""

@@ -162,9 +162,9 @@ class StreamReader(DataSourceStreamReader):
         return self._pace
 
     @property
-    def gives_files_as_they_are(self) -> bool:
-        """Whether the output is all rows of the files, with the columns of the table only."""
-        return self._rows.is_plain
+    def gives_whole_files(self) -> bool:
+        """See `FeedReader.gives_whole_files`."""
+        return self._rows.gives_whole_files
 
     def step(self, start: dict[str, Any], *, everything: bool = False) -> dict[str, Any]:
         """Return the end offset of the batch from `start`: `start` if there is nothing new.
