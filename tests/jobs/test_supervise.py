@@ -79,11 +79,30 @@ def test_a_batch_in_between_begins_the_count_anew():
         (CommitConflictError("another query"), State.FAILED),
     ],
 )
-def test_what_the_next_start_would_meet_as_well_is_not_tried_again(error, state):
-    for outcome in (failing(error), error):
-        story = Story().job("a", outcome, ending)
+def test_what_the_next_start_meets_as_well_is_not_tried_again(error, state):
+    for outcomes in ([error], [failing(error), error], [failing(error), failing(error)]):
+        story = Story().job("a", *outcomes, ending)
         assert story.run() == {"a": state}
         assert story.ended["a"].message == error.message
+
+
+def test_what_would_be_final_is_met_twice_before_it_is():
+    """A warehouse went away and was back before the query had ended: nothing tells that from damage any more."""
+    damaged = CorruptTableError("schema 0 is referred to, but does not exist")
+
+    def batch_then_fail(fake):
+        fake.batch = len(story.started)
+        fake.fail(damaged)
+
+    story = Story(most=0).job("a", failing(damaged), ending)
+    assert story.run() == {"a": State.ENDED}
+    (paused, *_) = story.told("a", state=State.PAUSING, message=damaged.message)
+    assert paused < 1.0, "it is told at once"
+    story = Story(most=0).job("a", batch_then_fail, batch_then_fail, batch_then_fail, ending)
+    assert story.run() == {"a": State.ENDED}, "a batch in between, and it begins anew"
+    story = Story(most=0).job("a", failing(AWAY), damaged, damaged, ending)
+    assert story.run() == {"a": State.FAILED}
+    assert len(story.started) == 1
 
 
 def test_what_is_not_there_is_a_mistake_at_the_first_start_only():
@@ -106,7 +125,8 @@ def test_what_is_found_wrong_while_the_warehouse_is_away_is_not_final():
 
     story = Story().job("a", goes_away, PositionLostError("it has no snapshots"), comes_back)
     assert story.run() == {"a": State.ENDED}
-    story = Story().job("a", failing(PositionLostError("it has no snapshots")), ending)
+    lost = PositionLostError("it has no snapshots")
+    story = Story().job("a", failing(lost), lost, ending)
     assert story.run() == {"a": State.FAILED}
 
 
@@ -222,10 +242,7 @@ def test_jobs_wait_for_the_end_of_those_that_feed_them():
 
 def test_what_is_not_fed_to_the_end_is_skipped():
     story = (
-        Story()
-        .job("a", failing(OptionError("no")))
-        .job("b", after=frozenset({"a"}))
-        .job("c", after=frozenset({"b"}))
+        Story().job("a", OptionError("no")).job("b", after=frozenset({"a"})).job("c", after=frozenset({"b"}))
     )
     assert story.run() == {"a": State.FAILED, "b": State.SKIPPED, "c": State.SKIPPED}
     assert story.ended["b"].message == "a, which feeds it, did not get to its end"
@@ -288,7 +305,7 @@ def test_how_it_goes_on_is_told_beside_what_failed():
 
 
 def test_fail_fast_stops_the_others():
-    story = Story(fail_fast=True).job("a").job("b", failing(OptionError("no")))
+    story = Story(fail_fast=True).job("a").job("b", OptionError("no"))
     assert story.run() == {"a": State.STOPPED, "b": State.FAILED}
 
 

@@ -3,8 +3,8 @@
 A job that fails starts again after a pause that grows with every failure in a row; one that got a batch done since its
 last start begins to count anew. What may pass (the store, the network, the machine) is tried for as long as the process
 lives, slower and slower, and counts for nothing; what may be the job itself is tried a limited number of times. Who is
-fenced (another branch took the place of main), who has ended, and who failed for a reason that the next start would meet as
-well, is left alone. If the engine is gone, all end: only a new process has another one.
+fenced (another branch took the place of main), who has ended, and who failed for a reason that the next start met as well, is
+left alone. If the engine is gone, all end: only a new process has another one.
 
 Jobs start a few at a time: the next one when one of those that are starting has come to its first batch, or waits for rows.
 
@@ -193,6 +193,7 @@ class Supervisor:
         if found.batch != one.batch_at_start:
             one.failures = one.own_failures = 0
             one.has_come_up = True
+            one.is_doubted = False
             if one.has_failed:
                 one.has_failed = False
                 one.status = replace(one.status, message=None, hint=None)
@@ -227,7 +228,7 @@ class Supervisor:
         ours = as_ours(error)
         hint = hint_of(ours, one.task.job, one.task.sink)
         what = verdict(error, has_run=one.started > 0)
-        if what == "final" and self._is_away():  # whatever was found wrong then, it was found missing
+        if what == "final" and (self._is_away() or self._is_in_doubt(one)):
             what = "passing"
         one.failures += 1
         one.own_failures += what == "again"
@@ -257,6 +258,17 @@ class Supervisor:
             pause = self._policy.pause(one.failures, jitter, passing=what == "passing")
             one.due = self._runtime.clock.monotonic() + pause
             self._become(one, State.PAUSING, message=ours.message, hint=hint)
+
+    @staticmethod
+    def _is_in_doubt(one: Supervised) -> bool:
+        """Whether a failure that would be final was met once only, by a job that had been started before.
+
+        Where a warehouse goes away under it, what it was about to read is missing and counts as damage or as a mistake, and by
+        the time its end is noticed all may be back: nothing tells it from damage then but a start that meets it again.
+        """
+        is_first = one.started > 0 and not one.is_doubted
+        one.is_doubted = True
+        return is_first
 
     @staticmethod
     def _hands_over(correcting: Correcting) -> bool:

@@ -156,6 +156,8 @@ class Supervised:
     """Since when it has been at what it is at."""
     at: tuple[Activity, int | None] | None = None
     """What it was found at last, and its last finished batch then."""
+    is_doubted: bool = False
+    """Whether since its last batch it has failed in a way that is final when it is met again."""
     has_failed: bool = False
     """Whether its message is a failure that it has not recovered from."""
 
