@@ -69,6 +69,22 @@ def test_all_that_is_there_is_kept_until_the_first_batch_is_done(table):
     assert next_of(table) == 7, "the next start finds it"
 
 
+def test_a_job_that_is_refused_when_it_begins_anew_leaves_no_consumer(table):
+    refused, _ = pins(table)
+    refused.begin(anew=True)
+    assert next_of(table) == 1
+    refused.withdraw()
+    assert next_of(table) is None
+    pins(table)[0].reached([at(table, 4)])
+    refused.begin(anew=True)
+    refused.withdraw()
+    assert next_of(table) == 5, "what an earlier run had read is held on"
+    restarted, _ = pins(table)
+    restarted.begin()
+    restarted.withdraw()
+    assert next_of(table) == 5, "one that goes on had not begun anew"
+
+
 def test_a_job_that_begins_anew_holds_all_that_is_left_once_more(table):
     """Its state is made again of all of it; an expiry in between made the job fail for good."""
     pins(table)[0].reached([at(table, 4)])

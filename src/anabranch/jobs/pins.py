@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import AnabranchError
 from anabranch.format.records.refs import Consumer
 from anabranch.jobs.job import Job
-from anabranch.kernel.log.consumers import find_consumer, record_consumer
+from anabranch.kernel.log.consumers import find_consumer, forget_consumer, record_consumer
+from anabranch.kernel.log.context import TableContext
 from anabranch.options import CONSUMER_ID
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.streaming.consumers import FollowingConsumer
@@ -68,6 +69,8 @@ class SourcePins:
             if source.kind == "table" and CONSUMER_ID.key not in source.options
         ]
         self._consumers: dict[tuple[str, str], FollowingConsumer | None] = {}
+        self._before: list[tuple[TableContext, Consumer | None]] = []
+        """By branch: the consumer that was there before the job began anew."""
 
     def begin(self, *, anew: bool = False) -> None:
         """Hold all that is there, before the job's first batch: while that runs, nothing says yet how far it has come.
@@ -81,11 +84,29 @@ class SourcePins:
                 context = table.context
                 if CONSUMER_ID.key in table.options:
                     continue
-                if not anew and find_consumer(context, self._name) is not None:
+                before = find_consumer(context, self._name)
+                if not anew and before is not None:
                     continue
+                if anew:
+                    self._before.append((context, before))
                 record_consumer(context, self._name, Consumer(context.snapshots.earliest_id() or 1))
             except AnabranchError as error:
                 _LOG.debug("what '%s' has not read of '%s' is not held: %s", self._name, name, error)
+
+    def withdraw(self) -> None:
+        """Undo `begin` of a job that was to begin anew and was refused: it has read nothing, and perhaps never will.
+
+        Troubles are only logged: what is held for too long `health` tells.
+        """
+        for context, before in self._before:
+            try:
+                if before is None:
+                    forget_consumer(context, self._name)
+                else:
+                    record_consumer(context, self._name, before)
+            except AnabranchError as error:
+                _LOG.debug("consumer '%s' of '%s' stays: %s", self._name, context.title, error)
+        self._before.clear()
 
     def reached(self, positions: Sequence[Offset], *, now: bool = False) -> None:
         """Note how far the job has come in its sources: stored at most every ten seconds, and `now`.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -95,20 +95,16 @@ class Runner:
         operators = operators_of(rows, definition_of(job))
         now = deployment_of(job, self.lake, code, operators)
         told = (*prepared.notices, *deploy(checkpoint, now, job.name))
-        pins = SourcePins(job, self.lake, self.runtime) if self.pins_sources else None
-        if (
-            pins is not None
-        ):  # before it is settled where its sources begin, which may be at the oldest that is left
-            pins.begin(anew=not checkpoint.is_in_use)
-        settled = settle(prepared, rows, operators, remade, self.lake, run=self.run)
-        state, keeper = settled.begun, None
-        if state is not None and state.starts:
-            rows = remade(state.starts)
-        if settled.has_state or job.reads_files:
-            keeper = self._keeper(prepared, checkpoint, has_state=settled.has_state)
-            keeper.look()  # before the first batch, after which Spark removes old state
-        trigger = self.schedule.trigger or job.trigger
-        query = start_query(prepared, rows, self.lake, trigger, made.looked_up)
+        with self._holding(job, checkpoint) as pins:
+            settled = settle(prepared, rows, operators, remade, self.lake, run=self.run)
+            state, keeper = settled.begun, None
+            if state is not None and state.starts:
+                rows = remade(state.starts)
+            if settled.has_state or job.reads_files:
+                keeper = self._keeper(prepared, checkpoint, has_state=settled.has_state)
+                keeper.look()  # before the first batch, after which Spark removes old state
+            trigger = self.schedule.trigger or job.trigger
+            query = start_query(prepared, rows, self.lake, trigger, made.looked_up)
         return RunningQuery(
             query,
             told,
@@ -118,6 +114,20 @@ class Runner:
             patience_seconds=self.schedule.patience_seconds,
             runtime=self.runtime,
         )
+
+    @contextmanager
+    def _holding(self, job: Job, checkpoint: JobCheckpoint) -> Iterator[SourcePins | None]:
+        """Hold what the job has not read, from before it is settled where its sources begin, which may be at the oldest that is left."""
+        if not self.pins_sources:
+            yield None
+            return
+        pins = SourcePins(job, self.lake, self.runtime)
+        pins.begin(anew=not checkpoint.is_in_use)
+        try:
+            yield pins
+        except BaseException:
+            pins.withdraw()
+            raise
 
     def _renew(self, job: Job, batch: bool) -> None:
         """Set a checkpoint aside that the job is not to go on with: at its first start in this run only."""
