@@ -85,10 +85,13 @@ class History:
     def _check_is_there(self) -> None:
         """Raise `NotFoundError` if the whole table is away, as with a mount: then nothing is known of its history."""
         if not self.context.schemas.ids():
-            raise NotFoundError(
-                f"table '{self.context.title}' is not there: nothing is in {self.context.storage.url}",
-                hint="if its disk or mount is away, bring it back: who reads the table goes on where it was.",
-            )
+            raise self._away("nothing is in its folder")
+
+    def _away(self, found: str) -> NotFoundError:
+        return NotFoundError(
+            f"table '{self.context.title}' is not there: {found}, {self.context.storage.url}",
+            hint="if its disk or mount is away, bring it back: who reads the table goes on where it was.",
+        )
 
     def _rewritten(self, position: Position, found: str) -> AnabranchError:
         return PositionLostError(
@@ -101,10 +104,9 @@ class History:
     def gone(self, position: Position) -> AnabranchError:
         """Return the error for a needed snapshot that has expired."""
         earliest = self.context.snapshots.earliest_id()
-        kind = (
-            NotFoundError if earliest is None else PositionLostError
-        )  # without any, the whole table is away
-        return kind(
+        if earliest is None:  # expiry keeps one, so the whole table is away
+            return self._away(f"snapshot {position.snapshot} is wanted, and there is none")
+        return PositionLostError(
             f"the stream needs snapshot {position.snapshot} of '{self.context.title}', which has expired; "
             f"the earliest is {earliest}",
             hint=f"what expired is lost to this stream. Start with a new checkpoint location and "
