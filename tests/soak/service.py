@@ -101,8 +101,20 @@ class Service:
             found[:] = [one for one in list(self.said) if one.at >= since and what(one)][:1]
             return found
 
-        assert until(look, seconds), f"not said within {seconds} s; said was: {self.tail(since)}"
+        assert until(look, seconds), (
+            f"not said within {seconds} s since {since}; said was: {self.last_words()}"
+        )
         return found[0]
+
+    def last_words(self):
+        """What each job said when its state changed last, and what stood on standard error: all that was said is too long."""
+        found = {}
+        for one in list(self.said):
+            job, state = one.values.get("job"), one.values.get("state")
+            if job is not None and found.get(job, (None,))[0] != state:
+                found[job] = (state, f"{one.at:.1f} {one.text[:1500]}")
+        errors = [f"{one.at:.1f} {one.text[:300]}" for one in list(self.said) if one.is_error][-20:]
+        return "\n".join([*(text for _, text in found.values()), *errors])
 
     def tail(self, since=0.0):
         return "\n".join(one.text for one in self.said if one.at >= since)[-4000:]

@@ -100,17 +100,8 @@ class Soak:
             return sum(self.batches().get(job, 0) > since for job in JOBS) >= jobs
 
         done = until(go_on, seconds * load(), pause=0.3)
-        assert done, f"not all go on: {self.batches()}, since {since}; said was: {self.last_words()}"
+        assert done, f"not all go on: {self.batches()}, since {since}; said was: {self.service.last_words()}"
         return time.monotonic() - since
-
-    def last_words(self):
-        """What each job said last, with the last change of its state: the whole is too long to be printed."""
-        found = {}
-        for one in list(self.service.said):
-            job, state = one.values.get("job"), one.values.get("state")
-            if job is not None and found.get(job, (None,))[0] != state:
-                found[job] = (state, one.at, one.text)
-        return "\n".join(f"since {at:.1f} {text[:1500]}" for _, at, text in found.values())
 
     def note(self, told):
         """Keep what became of a trouble, and print it: the test takes long."""

@@ -20,6 +20,7 @@ from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
 from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.source import check_kept
 from anabranch.jobs.starts import resumed
+from anabranch.jobs.state.held import check_whole
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
 from anabranch.jobs.state.operators import operators_of
@@ -77,6 +78,7 @@ class Runner:
             self.swept.add(job.name)
             prepared.checkpoint.sweep()
         if prepared.checkpoint is not None:
+            check_whole(prepared.checkpoint, job.name)
             prepared.checkpoint.note_definition(definition_of(job))
         reading = SourceReading(self.lake, self.run.source_branches, prepared.starts)
         if batch:

@@ -71,6 +71,19 @@ class Checkpoint:
         """Return the offsets that a batch reads. Raises `NotFoundError`, `InvalidInputError`, `StorageError`."""
         return parse_batch_offsets(self.storage.get(f"offsets/{batch}").decode())
 
+    def check_holds(self, batch: int) -> None:
+        """Raise `NotFoundError` if the offsets between which a batch reads, stored before it runs, are not there any more."""
+        for number in range(max(0, batch - 1), batch + 1):
+            try:
+                self.storage.get(f"offsets/{number}")
+            except NotFoundError as error:
+                raise NotFoundError(
+                    f"batch {batch} was not written: Spark's checkpoint at {self.storage.url} has lost the offsets of batch {number}, "
+                    "so nothing would tell which rows it holds",
+                    hint="the checkpoint was removed, or its disk is away. Start the query again when it is back; a job whose "
+                    "checkpoint is gone goes on after its last commit.",
+                ) from error
+
 
 # Names of the sources of a streaming query. Its offset log only numbers them.
 #

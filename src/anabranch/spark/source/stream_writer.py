@@ -24,7 +24,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from anabranch.errors import CommitConflictError, CorruptTableError, OptionError, SealedBranchError
+from anabranch.errors import (
+    CommitConflictError,
+    CorruptTableError,
+    NotFoundError,
+    OptionError,
+    SealedBranchError,
+)
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.snapshot import CommitIdentity, Snapshot
 from anabranch.format.schema.watermark import watermark_definition
@@ -174,6 +180,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         run = next((m.run for m in messages if isinstance(m, WrittenBatch)), BatchRun())
         lookups = ask(self._notices, self._checkpoint.query_id, batchId).and_(self._of_function())
         sources = batch_sources(self._checkpoint, batchId, lookups, lambda: self._entry_of(batchId - 1))
+        if not sources.is_positioned:
+            self._check_checkpoint(batchId, files)
         letters = self._dead_letters(sources.offsets, batchId)
         if self._is_withheld(batchId):  # but what it has taken into the state is recorded by now
             self._rows.abort(files)
@@ -218,6 +226,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if may_remove(messages):
             self._rows.abort(files_of(messages))
+
+    def _check_checkpoint(self, batch: int, files: Sequence[CommitMessage]) -> None:
+        """Give a batch up whose checkpoint was removed while it ran: after a commit without positions its job could not go on."""
+        try:
+            self._checkpoint.check_holds(batch)
+        except NotFoundError:
+            self._rows.abort(files)
+            raise
 
     def _dead_letters(self, offsets: BatchOffsets | None, batch: int) -> DeadLetters | None:
         """Return the dead letters of the batch; None if it read no topic."""
