@@ -135,6 +135,21 @@ def test_several_bits_may_explain_what_the_checksum_does_not_cover(path):
         assert found[:uuid] + found[uuid + 1 :] == whole[:uuid] + whole[uuid + 1 :], place
 
 
+def test_several_bits_may_explain_the_mark_of_a_tag():
+    """What is no text may have been a 6 or a V; the simulator found it (damaged 1200968)."""
+    table = _table(True)
+    storage, path = table.context.storage, "tag/tag-good"
+    whole = storage.get(path)
+    mark = whole.index(b'"anabranch.mark"') + 19
+    for place in range(mark, mark + 36):
+        storage.put(path, whole[:place] + b"\x16" + whole[place + 1 :])
+        _fresh(table).repair()
+        assert _fresh(table).verify().ok, place
+        assert ids_of(_fresh(table).at("good")) == [0, 1, 2]
+        found = storage.get(path)
+        assert found[:place] + found[place + 1 :] == whole[:place] + whole[place + 1 :]
+
+
 def test_the_newest_snapshot_is_deleted_by_hand(caplog):
     table = _table(True)
     table.context.storage.delete("snapshot/snapshot-4")

@@ -177,10 +177,17 @@ class World:
         """
         if "astray" not in self.known or found is None:
             return False
-        below = f"{ROOT}/{branch}/snapshot/snapshot-{found.id - 1}".replace("//", "/")
+
+        def is_there(number):
+            return f"{ROOT}/{branch}/snapshot/snapshot-{number}".replace("//", "/") in self.store.objects
+
         act = line.astray.get(found.id)
         is_late = act is not None and (act.is_rescued or line.is_cut_by_another_engine)
-        return is_late and below not in self.store.objects
+        below = found.id - 1
+        # One of another engine names no parent, so what is astray below it may be what it was built on.
+        while act is not None and act.is_rescued and below in line.astray and is_there(below):
+            below -= 1
+        return is_late and not is_there(below)
 
     def is_hint_of_what_another_engine_rolled_back(self, error):
         """Whether a late writer of another engine pointed the hint at its snapshot after that had been rolled back.

@@ -242,7 +242,8 @@ def _reader(path: str) -> Callable[[bytes], Snapshot | Tag]:
 def _before(context: TableContext, data: bytes, read: Callable[[bytes], Snapshot | Tag]) -> bytes | None:
     """Return the content before one bit changed; None if no bit explains the damage, or several do.
 
-    The checksum does not cover everything: the sizes of lists are checked by the lists, and a UUID cannot be checked.
+    The checksum does not cover everything: the sizes of lists are checked by the lists, and a UUID or the mark of a tag, both made by
+    chance, cannot be checked; whatever differs in these alone is as good.
     """
     found: list[tuple[Snapshot | Tag, bytes]] = []
     for place in range(8 * len(data) if len(data) <= _LONGEST else 0):
@@ -256,16 +257,16 @@ def _before(context: TableContext, data: bytes, read: Callable[[bytes], Snapshot
             found.append((said, bytes(tried)))
     if len(found) > 1:
         found = [(said, whole) for said, whole in found if _has_sizes_of_lists(context, _snapshot(said))]
-    return found[0][1] if len({_without_uuid(said) for said, _ in found}) == 1 else None
+    return found[0][1] if len({_without_chance(said) for said, _ in found}) == 1 else None
 
 
 def _snapshot(said: Snapshot | Tag) -> Snapshot:
     return said.snapshot if isinstance(said, Tag) else said
 
 
-def _without_uuid(said: Snapshot | Tag) -> bytes:
+def _without_chance(said: Snapshot | Tag) -> bytes:
     if isinstance(said, Tag):
-        return replace(said, snapshot=replace(said.snapshot, uuid=None)).to_json()
+        return replace(said, snapshot=replace(said.snapshot, uuid=None), mark=None).to_json()
     return replace(said, uuid=None).to_json()
 
 
