@@ -247,6 +247,23 @@ def test_a_stream_in_event_time_is_read_natively_with_the_watermark_of_each_batc
     ]
 
 
+@pytest.mark.parametrize("kind", ["TIMESTAMP_LTZ(3)", "STRING"])
+@pytest.mark.parametrize("name", ["_watermark", "_WaterMark"])
+def test_a_column_of_the_table_that_is_called_as_the_watermark(doors, lake, run, name, kind):
+    value = "mine" if kind == "STRING" else datetime(2024, 1, 1, tzinfo=UTC)
+    lake.drop_table("db.own", if_exists=True)
+    table = lake.create_table(
+        "db.own",
+        f"id BIGINT, at TIMESTAMP_LTZ(3), `{name}` {kind}, WATERMARK FOR at AS at - INTERVAL '1' MINUTE",
+    )
+    table.append([{"id": 1, "at": datetime(2024, 1, 1, 0, 5, tzinfo=UTC), name: value}])
+    ((_, _, found),) = run(doors("by name", "db.own"))
+    assert found == value or found.astimezone(UTC) == value
+    table.append([{"id": 2, "at": datetime(2024, 1, 1, 0, 9, tzinfo=UTC), name: None}])
+    marked = doors("by name", "db.own", **{"scan.columns": "id,at", "scan.watermark-column": "true"})
+    assert run(marked.selectExpr("id", "unix_millis(_watermark)")) == [(2, 1704067680000)]
+
+
 def test_columns_by_option_are_refused(doors, lake, run):
     """Spark has its columns by then; it would give all of them."""
     lake.create_table("db.wide", "a BIGINT, b BIGINT").append(pa.table({"a": [1], "b": [2]}))

@@ -161,9 +161,11 @@ class NativeStream(JavaProxy):
         # All columns are in the files, those of partitions too.
         schema = replace(feed.schema, partition_keys=())
         names = list(self._columns.fieldNames())
-        has_watermark = WATERMARK_COLUMN in names
+        has_watermark = self._reader.adds_watermark
         if has_watermark and names[-1] != WATERMARK_COLUMN:
             return Obstacle(f"{WATERMARK_COLUMN} is not the last column")
+        if has_watermark and any(f.name.lower() == WATERMARK_COLUMN for f in schema.fields):
+            return Obstacle(f"the table has a column {WATERMARK_COLUMN} of its own, which is left out")
         is_ordered = feed.schema.bucket > 0
         files = [f.file for split in splits for f in split.files]
         if is_ordered and len(files) > _MOST_ORDERED:

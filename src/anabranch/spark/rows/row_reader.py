@@ -53,6 +53,15 @@ class RowReader:
         """See `FeedReader.gives_whole_files`; False for what reads no stream."""
         return isinstance(self.reader, FeedReader) and self.reader.gives_whole_files
 
+    @property
+    def adds_watermark(self) -> bool:
+        """Whether ``_watermark`` is added, and not a column of the table."""
+        return (
+            isinstance(self.reader, FeedReader)
+            and self.reader.watermark_column
+            and WATERMARK_COLUMN in self.target.names
+        )
+
     def partitions(self, splits: Sequence[Split]) -> list[InputPartition]:
         """Return one Spark partition per split of a plan, for `read`."""
         if isinstance(self.reader, MetadataReader):

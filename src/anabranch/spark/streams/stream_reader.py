@@ -166,6 +166,11 @@ class StreamReader(DataSourceStreamReader):
         """See `FeedReader.gives_whole_files`."""
         return self._rows.gives_whole_files
 
+    @property
+    def adds_watermark(self) -> bool:
+        """See `RowReader.adds_watermark`."""
+        return self._rows.adds_watermark
+
     def step(self, start: dict[str, Any], *, everything: bool = False) -> dict[str, Any]:
         """Return the end offset of the batch from `start`: `start` if there is nothing new.
 
