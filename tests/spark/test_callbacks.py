@@ -5,12 +5,15 @@ import os
 import socket
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import pytest
 
 import anabranch
 import anabranch.spark
+from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from tests.spark.native_cases import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
@@ -26,6 +29,23 @@ def session(spark, tmp_path):
     found.sql("CREATE TABLE calls.db.t (id BIGINT, part INT) PARTITIONED BY (part)")
     found.sql("INSERT INTO calls.db.t SELECT id, id % 3 FROM range(30)")
     return found
+
+
+def test_what_a_call_returned_is_there_when_the_jvm_looks_for_it(session):
+    """Py4J gives up an object of the JVM that nobody has here: the JVM, when it came to it, found null."""
+
+    class Maker(JavaProxy):
+        class Java:
+            implements: ClassVar = ["java.util.function.Supplier"]
+
+        jvm = Jvm(session)
+
+        def get(self):
+            return self.jvm.root.java.util.ArrayList()
+
+    held = weakref.ref(Maker().get())
+    gc.collect()
+    assert held() is not None
 
 
 class Held:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import functools
 import itertools
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from py4j.java_gateway import JavaClass, JavaMember
+from py4j.java_gateway import JavaClass, JavaMember, JavaObject
 from py4j.protocol import Py4JJavaError
 
 from anabranch.errors import AnabranchError, InvalidInputError, UnsupportedFeatureError
 from anabranch.kernel.log.cache import MetadataCache
+from anabranch.runtime import SYSTEM
 from anabranch.spark.jvm.raised import remember_raised
 
 if TYPE_CHECKING:
@@ -36,6 +39,10 @@ _MADE: WeakKeyDictionary[Any, dict[object, Any]] = WeakKeyDictionary()
 
 _STRUCT_BYTES = 1 << 20
 """Upper limit for the total size of column descriptions that are cached with their JVM structs."""
+
+_HELD_SECONDS = 5.0
+_RETURNED: deque[tuple[float, Any]] = deque()
+"""Objects that proxies returned lately, and when."""
 
 _UNCHECKED = ("java.lang.RuntimeException", "java.lang.Error")
 _ALL_MESSAGE = "_LEGACY_ERROR_TEMP_3100"
@@ -223,11 +230,26 @@ def _runtime_exception(jvm: Jvm, text: str, cause: Any) -> Any:
     return jvm.root.org.apache.spark.SparkRuntimeException(_ALL_MESSAGE, parameters, cause, context, "")
 
 
+def _held(value: Any) -> Any:
+    """Return a value after keeping it for a while, if it is an object of the JVM.
+
+    The JVM gets the name of the object, and Py4J gives the object up there as soon as nobody here has it: from another thread, which
+    may be quicker than the one that looks the name up. It would find null.
+    """
+    if isinstance(value, JavaObject):
+        now = SYSTEM.clock.monotonic()
+        _RETURNED.append((now, value))
+        with suppress(IndexError):  # another thread may be at it as well
+            while _RETURNED[0][0] < now - _HELD_SECONDS:
+                _RETURNED.popleft()
+    return value
+
+
 def _translating(method: Method) -> Method:
     @functools.wraps(method)
     def call(self: JavaProxy, *arguments: Any) -> Any:
         try:
-            return method(self, *arguments)
+            return _held(method(self, *arguments))
         except AnabranchError as error:
             jvm = getattr(self, "jvm", None)
             if jvm is None:
