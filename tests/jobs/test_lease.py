@@ -202,6 +202,33 @@ def test_all_jobs_of_a_deployment_are_asked_for_at_once(board):
     assert time.now < 4
 
 
+def test_jobs_are_taken_in_one_order_by_all(board, monkeypatch):
+    """Two that took the same ones in two orders each waited for what the other had."""
+    daily, taken = Wanted("daily", "daily", "db.daily"), []
+    claim = Board.claim
+    monkeypatch.setattr(Board, "claim", lambda self, one: taken.append(one.key) or claim(self, one))
+    for wanted in ([CLEAN, daily], [daily, CLEAN]):
+        take(board, wanted).release()
+    assert taken == ["clean", "daily"] * 2
+
+
+def test_a_job_that_was_left_to_a_process_which_dies_before_it_takes_it_goes_on(board, monkeypatch):
+    leases = take(board, [CLEAN])
+    leases.note([running()])
+    board.ask(record_of(board), "yield")
+    leases.beat()
+    assert leases.asks() == {"clean": ("yield", str(Process.own()))}
+    leases.note([replace(running(), state=State.TAKEN)])
+    leases.beat()
+    assert leases.asks() == {}, "it waits for the others that it asked for"
+    monkeypatch.setattr(Process, "is_dead", lambda _: True)
+    leases.beat()
+    ((what, who),) = leases.asks().values()
+    assert (what, who.endswith("which died before it took it over")) == ("restart", True)
+    leases.beat()
+    assert leases.asks() == {}
+
+
 def test_a_job_is_not_left_to_a_process_that_has_died(board, monkeypatch):
     leases = take(board, [CLEAN])
     leases.note([running()])
@@ -362,14 +389,15 @@ def test_a_job_that_was_left_to_others_is_restarted():
 
 
 def test_a_job_is_restarted_also_one_that_was_given_up():
-    story = Story().job("a", None, failing(OptionError("no")), None).job("b")
+    wrong = failing(OptionError("no"))
+    story = Story().job("a", None, wrong, wrong, None).job("b")
     asking(story, 5, "restart")
     asking(story, 50, "restart")
     story.at(100, story.stop.ask)
     story.run()
-    assert len(story.started) == 4
+    assert len(story.started) == 5
     assert story.started[0].stops == [True]
-    assert story.states("a") == ["running", "failed", "running", "stopped"]
+    assert story.states("a") == ["running", "pausing", "running", "failed", "running", "stopped"]
 
 
 ON_MAIN = Wanted("clean", "clean", "db.orders")

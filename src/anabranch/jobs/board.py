@@ -135,12 +135,12 @@ class Board:
         """Whether the process of a record has not taken in yet what was asked."""
         return self.storage.exists(self._ask(record.key, record.number, what))
 
-    def asked(self, record: JobRecord) -> dict[Ask, str]:
+    def asked(self, record: JobRecord) -> dict[Ask, Process]:
         """Return what was asked of a record's process, and by whom. Each is returned once.
 
         A job is not left to a process that has died since it asked for it: nobody would run it.
         """
-        found: dict[Ask, str] = {}
+        found: dict[Ask, Process] = {}
         there = {info.path for info in self.storage.list(f"{self.folder}/{record.key}")}
         for what in _ASKS:
             path = self._ask(record.key, record.number, what)
@@ -152,7 +152,7 @@ class Board:
                 continue
             self.storage.delete(path)
             if what != "yield" or asker.is_dead() is not True:
-                found[what] = str(asker)
+                found[what] = asker
         return found
 
     def all(self) -> Iterator[JobRecord]:

@@ -47,6 +47,8 @@ class Leases:
     _held: dict[str, JobRecord] = field(default_factory=dict)
     """By job."""
     _asks: dict[str, tuple[Ask, str]] = field(default_factory=dict)
+    _left: dict[str, Process] = field(default_factory=dict)
+    """By job that others asked for: who did, as long as they have not taken it."""
     _written: dict[str, float] = field(default_factory=dict)
     """When the record of a job was written last, by the clock that only goes forward."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -93,12 +95,17 @@ class Leases:
             with self._lock:
                 self._asks[job] = ("yield", "another process" if taken is None else str(taken.process))
                 del self._held[job]
+                self._left.pop(job, None)
             return
         asked = self.board.asked(record)
         with self._lock:
             for what, who in asked.items():
-                self._asks[job] = (what, who)
+                self._asks[job] = (what, str(who))
+                if what == "yield":
+                    self._left[job] = who
             is_over = self._held[job].is_over
+            if is_over and job in self._left and self._left[job].is_dead() is True:  # before it had taken it
+                self._asks[job] = ("restart", f"{self._left.pop(job)}, which died before it took it over")
         if not is_over:
             self._write(job)
 
@@ -190,6 +197,8 @@ def take(
     Raises `JobTakenError` if another process runs one of them.
     """
     leases, asked = Leases(board), list[JobRecord]()
+    # In one order for all, so that of two processes neither waits for what the other has while it has what that waits for.
+    wanted = sorted(wanted, key=lambda one: one.key)
     if take_over:  # all at once: a job that has ended there does not wait here for the others
         for one in wanted:
             for key in (*one.also, one.key):
