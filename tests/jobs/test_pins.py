@@ -6,7 +6,12 @@ import os
 import pytest
 
 import anabranch
+from anabranch.errors import InvalidInputError, StorageError
+from anabranch.jobs.checkpoint import opened
 from anabranch.jobs.pins import SourcePins, positions_of
+from anabranch.jobs.prepare import Run
+from anabranch.jobs.runner import Runner
+from anabranch.jobs.trigger import Schedule
 from anabranch.kernel.log.consumers import find_consumer
 from anabranch.runtime import Runtime
 from anabranch.streaming.offsets import Offset, Position
@@ -83,6 +88,31 @@ def test_a_job_that_is_refused_when_it_begins_anew_leaves_no_consumer(table):
     restarted.begin()
     restarted.withdraw()
     assert next_of(table) == 5, "one that goes on had not begun anew"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_begun", "left"),
+    [
+        (InvalidInputError("no way"), False, None),
+        (StorageError("it is away"), False, 1),  # it is tried again
+        (InvalidInputError("no way"), True, 1),  # what its state is made of may be read once more
+    ],
+)
+def test_a_refused_start_leaves_a_consumer_only_if_it_is_needed(table, tmp_path, error, is_begun, left):
+    holding, _ = pins(table)
+    runner = Runner(holding._lake, Run(), Schedule(), holding._runtime, pins_sources=True)
+    checkpoint = opened(str(tmp_path / "checkpoint"), {})
+
+    def start():
+        with runner._holding(job(), checkpoint):
+            assert next_of(table) == 1
+            if is_begun:
+                checkpoint.storage.put("metadata", b"{}")
+            raise error
+
+    with pytest.raises(type(error)):
+        start()
+    assert next_of(table) == left
 
 
 def test_a_job_that_begins_anew_holds_all_that_is_left_once_more(table):

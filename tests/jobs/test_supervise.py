@@ -103,6 +103,18 @@ def test_what_would_be_final_is_met_twice_before_it_is():
     story = Story(most=0).job("a", failing(AWAY), damaged, damaged, ending)
     assert story.run() == {"a": State.FAILED}
     assert len(story.started) == 1
+    story = Story(most=0).job("a", failing(damaged), failing(AWAY), failing(damaged), ending)
+    assert story.run() == {"a": State.ENDED}, "the start in between met something else: it went away twice"
+
+
+def test_a_job_that_has_waited_for_rows_met_nothing_final():
+    damaged = CorruptTableError("schema 0 is referred to, but does not exist")
+    story = Story(most=0).job("a", failing(damaged), None, ending)
+    story.at(60, lambda: story.started[-1].fail(damaged))
+    assert story.run() == {"a": State.ENDED}
+    story = Story(most=0).job("a", failing(damaged), None, ending)
+    story.at(3, lambda: story.started[-1].fail(damaged))
+    assert story.run() == {"a": State.FAILED}
 
 
 def test_what_is_not_there_is_a_mistake_at_the_first_start_only():

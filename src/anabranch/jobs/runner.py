@@ -13,6 +13,7 @@ from anabranch.errors import InvalidInputError, NotFoundError, SealedBranchError
 from anabranch.jobs.checkpoint import JobCheckpoint, set_aside
 from anabranch.jobs.definition import definition_of
 from anabranch.jobs.deployment import deploy, deployment_of
+from anabranch.jobs.failure import verdict
 from anabranch.jobs.frames import Made, SourceReading, made_by, made_in, next_run, start_query, write_batch
 from anabranch.jobs.job import Job
 from anabranch.jobs.pins import SourcePins
@@ -127,8 +128,10 @@ class Runner:
         pins.begin(anew=not checkpoint.is_in_use)
         try:
             yield pins
-        except BaseException:
-            pins.withdraw()
+        except Exception as error:
+            # What is tried again needs what it holds, and so does what was begun: it may read once more what its state is made of.
+            if verdict(error, has_run=True) == "final" and not checkpoint.is_in_use:
+                pins.withdraw()
             raise
 
     def _renew(self, job: Job, batch: bool) -> None:

@@ -28,7 +28,8 @@ _LOST_HINT = (
     "look for 'out of memory' or 'killed' in the system's log and give Spark more memory (--conf spark.driver.memory=4g) if "
     "that was it; then run the jobs again: they go on where they stood."
 )
-
+_SETTLED_SECONDS = 10.0
+"""How long a job waits for rows until its start has met nothing of what the one before failed of."""
 
 RESTARTED = (State.FAILED, State.STOPPED, State.TAKEN)
 """How a job that is over may have ended for it to be restarted."""
@@ -214,6 +215,8 @@ class Supervisor:
         if one.at != at:
             one.at, one.at_since = at, now
         is_busy = found is not Activity.IDLE
+        if not is_busy and now - one.at_since >= _SETTLED_SECONDS:
+            one.is_doubted = False
         one.has_come_up |= not is_busy
         if is_busy and now - one.at_since >= self._policy.stuck_after:
             found = Activity.STUCK
@@ -230,6 +233,8 @@ class Supervisor:
         what = verdict(error, has_run=one.started > 0)
         if what == "final" and (self._is_away() or self._is_in_doubt(one)):
             what = "passing"
+        elif what != "final":  # something else came in between
+            one.is_doubted = False
         one.failures += 1
         one.own_failures += what == "again"
         one.has_failed = True
@@ -303,6 +308,7 @@ class Supervisor:
 
     def _restart(self, one: Supervised, who: str) -> None:
         one.failures = one.own_failures = 0
+        one.is_doubted = False
         one.due = self._runtime.clock.monotonic()
         self._become(one, State.PAUSING, message=f"restarted by {who}")
 

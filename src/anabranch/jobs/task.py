@@ -157,7 +157,7 @@ class Supervised:
     at: tuple[Activity, int | None] | None = None
     """What it was found at last, and its last finished batch then."""
     is_doubted: bool = False
-    """Whether since its last batch it has failed in a way that is final when it is met again."""
+    """Whether its last start failed in a way that is final if the next one meets it again."""
     has_failed: bool = False
     """Whether its message is a failure that it has not recovered from."""
 
