@@ -109,6 +109,20 @@ def test_json_has_no_numbers_that_json_does_not_have(capsys):
     assert capsys.readouterr().out == '{"a": ["NaN", "Infinity"], "b": {"c": "-Infinity", "d": 1.5}}\n'
 
 
+def test_a_line_of_json_is_written_at_once(monkeypatch):
+    """Two threads of `run --json` had written into one line: the end of a line came apart from it."""
+    written = []
+
+    class Stream(io.StringIO):
+        def write(self, text):
+            written.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Stream())
+    output.show_json({"a": 1}, err=True)
+    assert written == ['{"a": 1}\n']
+
+
 def test_dates_outside_of_the_years_of_python_are_text(tmp_path, capsys):
     table = make_table(tmp_path, schema="id BIGINT, d DATE, l ARRAY<TIMESTAMP(6)>, m MAP<DATE, ROW<t DATE>>")
     far = pa.array([-1_000_000, 0], pa.int32()).cast(pa.date32())

@@ -56,7 +56,10 @@ def show_json(value: Any, *, err: bool = False) -> None:
 
 
 def _print(line: str, *, err: bool = False) -> None:
-    print(line, file=sys.stderr if err else sys.stdout)
+    stream = sys.stderr if err else sys.stdout
+    stream.write(
+        f"{line}\n"
+    )  # at once: print writes the end apart, and what another thread says would come in between
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:
