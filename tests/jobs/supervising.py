@@ -68,6 +68,7 @@ class Story:
         self.time, self.stop, self.started = Time(), Stop(), []
         self.statuses, self.events, self.tasks, self.seen = [], [], [], []
         self.has_engine, self.is_away, self.asked = True, False, {}
+        self.is_wanted = True
         self.policy = Policy(**policy)
 
     def job(self, name, *outcomes, **how):
@@ -99,6 +100,7 @@ class Story:
             has_engine=lambda: self.has_engine,
             is_away=lambda: self.is_away,
             asks=self._asks,
+            is_wanted=lambda _: self.is_wanted,
             on_event=lambda event: self.events.append((event.job, event.kind)),
             runtime=Runtime(clock=self.time, ids=self.time, sleeper=self.time),
         )

@@ -126,6 +126,14 @@ def test_a_process_of_another_machine_lives_while_its_record_is_written(board):
     assert record_of(board).process == Process.own()
 
 
+def test_the_silence_of_a_process_is_waited_for_once(board):
+    wanted = [Wanted(name, name, f"db.{name}") for name in ("a", "b", "c", "d", "e")]
+    for one in wanted:
+        assert board.claim(JobRecord(one.key, 1, ELSEWHERE, "t", 0, one.job, one.sink, 3, 0, running()))
+    take(board, wanted)
+    assert SILENCE_SECONDS <= board.runtime.clock.now < SILENCE_SECONDS + 5
+
+
 def test_a_job_is_taken_over_once_the_other_process_has_ended_it(board):
     first = take(board, [CLEAN])
     first.note([running()])
@@ -225,8 +233,22 @@ def test_a_job_that_was_left_to_a_process_which_dies_before_it_takes_it_goes_on(
     leases.beat()
     ((what, who),) = leases.asks().values()
     assert (what, who.endswith("which died before it took it over")) == ("restart", True)
+    leases.note([replace(running(), state=State.PAUSING)])
+    assert record_of(board).status.state is State.PAUSING, (
+        "at once: others would take it for one that is over"
+    )
+    leases.note([replace(running(), state=State.STOPPED)])
     leases.beat()
-    assert leases.asks() == {}
+    assert leases.asks() == {}, "one that was stopped since stays so"
+
+
+def test_a_job_whose_taker_dies_while_it_ends_goes_on():
+    story = Story().job("a", None, None).job("b")
+    story.is_wanted = False
+    asking(story, 5, "yield")
+    story.at(100, story.stop.ask)
+    assert story.run() == {"a": State.STOPPED, "b": State.STOPPED}
+    assert story.states("a") == ["running", "pausing", "running", "stopped"]
 
 
 def test_a_job_is_not_left_to_a_process_that_has_died(board, monkeypatch):
@@ -385,7 +407,7 @@ def test_a_job_that_was_left_to_others_is_restarted():
     asking(story, 50, "restart")
     story.at(100, story.stop.ask)
     story.run()
-    assert story.states("a") == ["running", "taken", "running", "stopped"]
+    assert story.states("a") == ["running", "taken", "pausing", "running", "stopped"]
 
 
 def test_a_job_is_restarted_also_one_that_was_given_up():
@@ -397,7 +419,8 @@ def test_a_job_is_restarted_also_one_that_was_given_up():
     story.run()
     assert len(story.started) == 5
     assert story.started[0].stops == [True]
-    assert story.states("a") == ["running", "pausing", "running", "failed", "running", "stopped"]
+    again = ["pausing", "running"]
+    assert story.states("a") == ["running", *again, *again, "failed", *again, "stopped"]
 
 
 ON_MAIN = Wanted("clean", "clean", "db.orders")

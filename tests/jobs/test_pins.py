@@ -94,7 +94,7 @@ def test_a_job_that_is_refused_when_it_begins_anew_leaves_no_consumer(table):
     ("error", "is_begun", "left"),
     [
         (InvalidInputError("no way"), False, None),
-        (StorageError("it is away"), False, 1),  # it is tried again
+        (StorageError("it is away", retryable=True), False, 1),  # it is tried again
         (InvalidInputError("no way"), True, 1),  # what its state is made of may be read once more
     ],
 )

@@ -94,25 +94,25 @@ def test_what_would_be_final_is_met_twice_before_it_is():
         fake.batch = len(story.started)
         fake.fail(damaged)
 
-    story = Story(most=0).job("a", failing(damaged), ending)
+    story = Story(most=2).job("a", failing(damaged), ending)
     assert story.run() == {"a": State.ENDED}
     (paused, *_) = story.told("a", state=State.PAUSING, message=damaged.message)
     assert paused < 1.0, "it is told at once"
-    story = Story(most=0).job("a", batch_then_fail, batch_then_fail, batch_then_fail, ending)
+    story = Story(most=2).job("a", batch_then_fail, batch_then_fail, batch_then_fail, ending)
     assert story.run() == {"a": State.ENDED}, "a batch in between, and it begins anew"
-    story = Story(most=0).job("a", failing(AWAY), damaged, damaged, ending)
+    story = Story(most=2).job("a", failing(AWAY), damaged, damaged, ending)
     assert story.run() == {"a": State.FAILED}
     assert len(story.started) == 1
-    story = Story(most=0).job("a", failing(damaged), failing(AWAY), failing(damaged), ending)
+    story = Story(most=2).job("a", failing(damaged), failing(AWAY), failing(damaged), ending)
     assert story.run() == {"a": State.ENDED}, "the start in between met something else: it went away twice"
 
 
 def test_a_job_that_has_waited_for_rows_met_nothing_final():
     damaged = CorruptTableError("schema 0 is referred to, but does not exist")
-    story = Story(most=0).job("a", failing(damaged), None, ending)
+    story = Story(most=2).job("a", failing(damaged), None, ending)
     story.at(60, lambda: story.started[-1].fail(damaged))
     assert story.run() == {"a": State.ENDED}
-    story = Story(most=0).job("a", failing(damaged), None, ending)
+    story = Story(most=2).job("a", failing(damaged), None, ending)
     story.at(3, lambda: story.started[-1].fail(damaged))
     assert story.run() == {"a": State.FAILED}
 
@@ -146,6 +146,15 @@ def test_a_warehouse_that_is_away_at_a_jobs_first_start_is_waited_for():
     """The others of the process found it there: a mount went away while it started."""
     away = WarehouseMissingError("there is no warehouse at /mnt/lake")
     assert Story().job("a", away, away, ending).job("b", ending).run() == {"a": State.ENDED, "b": State.ENDED}
+
+
+def test_doubt_ends():
+    """The same final failure each time after it had waited for rows, and a store that blinks in between."""
+    damaged = CorruptTableError("schema 0 is referred to, but does not exist")
+    story = Story(most=3).job("a", *[failing(damaged), failing(AWAY)] * 20)
+    assert story.run() == {"a": State.FAILED}
+    assert len(story.started) == 7
+    assert Story(most=0).job("a", failing(damaged), ending).run() == {"a": State.FAILED}, "no restarts"
 
 
 @pytest.mark.parametrize(

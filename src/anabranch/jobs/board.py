@@ -62,6 +62,11 @@ class JobRecord(JsonFile):
     """None before the first look at it."""
 
     @property
+    def beat_of(self) -> tuple[int, int]:
+        """What changes whenever the record is written."""
+        return self.number, self.beat
+
+    @property
     def is_over(self) -> bool:
         """Whether the process has let go of the job."""
         return self.status is not None and self.status.state.is_over
@@ -197,22 +202,24 @@ class Board:
             with suppress(AnabranchError):
                 self.storage.delete(probe)
 
-    def is_alive(self, record: JobRecord) -> bool:
+    def is_alive(self, record: JobRecord, since: float | None = None) -> bool:
         """Whether the process of a record still runs the job; of one of another machine by whether its record is written.
 
-        Takes up to `SILENCE_SECONDS` for a process of another machine that is silent.
+        Takes up to `SILENCE_SECONDS` for a process of another machine that is silent; `since` is when the record was read first, by
+        the clock that only goes forward, if not now.
         """
         if record.is_over:
             return False
         is_dead = record.process.is_dead()
         if is_dead is not None:
             return not is_dead
-        clock, end = self.runtime.clock, self.runtime.clock.monotonic() + SILENCE_SECONDS
+        clock = self.runtime.clock
+        end = (clock.monotonic() if since is None else since) + SILENCE_SECONDS
         while clock.monotonic() < end:
             now = self.newest(record.key)
             if now is None or now.is_over:
                 return False
-            if (now.number, now.beat) != (record.number, record.beat):
+            if now.beat_of != record.beat_of:
                 return True
             self.runtime.sleeper.sleep(1.0)
         return False

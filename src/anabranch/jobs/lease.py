@@ -57,17 +57,20 @@ class Leases:
     """Held while a record is written, so that what was so earlier never covers what is so now."""
 
     def note(self, statuses: Sequence[JobStatus]) -> None:
-        """Take in what the jobs are doing; it is written by the next beat, and at once if a job is over."""
+        """Take in what the jobs are doing; it is written by the next beat, and at once if a job is over, or is not any more."""
         with self._lock:
-            over = []
+            changed = []
             for status in statuses:
                 record = self._held.get(status.job)
                 if record is None:
                     continue
                 was_over = record.is_over
                 self._held[status.job] = replace(record, status=status)
-                over += [status.job] if status.state.is_over and not was_over else []
-        for job in over:
+                if status.state.is_over != was_over:
+                    changed.append(status.job)
+                    if status.state is not State.TAKEN:
+                        self._left.pop(status.job, None)
+        for job in changed:
             with suppress(AnabranchError):
                 self._write(job)
 
@@ -76,6 +79,15 @@ class Leases:
         with self._lock:
             found, self._asks = self._asks, {}
             return found
+
+    def is_wanted(self, job: str) -> bool:
+        """Whether who asked for a job lives, as far as can be told: nobody else would run what is left to a dead one."""
+        with self._lock:
+            return self._is_wanted(job)
+
+    def _is_wanted(self, job: str) -> bool:
+        who = self._left.get(job)
+        return who is None or who.is_dead() is not True
 
     def beat(self) -> None:
         """Write all records anew, and look for what others ask. Troubles of the store are left to the next beat."""
@@ -101,10 +113,11 @@ class Leases:
         with self._lock:
             for what, who in asked.items():
                 self._asks[job] = (what, str(who))
+                self._left.pop(job, None)
                 if what == "yield":
                     self._left[job] = who
-            is_over = self._held[job].is_over
-            if is_over and job in self._left and self._left[job].is_dead() is True:  # before it had taken it
+            status, is_over = self._held[job].status, self._held[job].is_over
+            if status is not None and status.state is State.TAKEN and not self._is_wanted(job):
                 self._asks[job] = ("restart", f"{self._left.pop(job)}, which died before it took it over")
         if not is_over:
             self._write(job)
@@ -199,17 +212,29 @@ def take(
     leases, asked = Leases(board), list[JobRecord]()
     # In one order for all, so that of two processes neither waits for what the other has while it has what that waits for.
     wanted = sorted(wanted, key=lambda one: one.key)
-    if take_over:  # all at once: a job that has ended there does not wait here for the others
-        for one in wanted:
-            for key in (*one.also, one.key):
-                before = board.newest(key)
-                if before is not None and not before.is_over and not before.process.is_dead():
-                    _ask(board, one, before, tell, asked)
+    looked: dict[str, tuple[JobRecord, float]] = {}
+    for (
+        one
+    ) in wanted:  # all at once: whether jobs have ended, or are silent, is not waited for one after the other
+        for key in (*one.also, one.key):
+            before = board.newest(key)
+            if before is None or before.is_over or before.process.is_dead():
+                continue
+            looked[key] = before, board.runtime.clock.monotonic()
+            if take_over:
+                _ask(board, one, before, tell, asked)
 
     def ended(one: Wanted) -> JobRecord | None:
         for key in one.also:
-            _ended(board, replace(one, key=key), tell, patience_seconds if take_over else None, asked)
-        return _ended(board, one, tell, patience_seconds if take_over else None, asked)
+            _ended(
+                board,
+                replace(one, key=key),
+                tell,
+                patience_seconds if take_over else None,
+                asked,
+                looked=looked,
+            )
+        return _ended(board, one, tell, patience_seconds if take_over else None, asked, looked=looked)
 
     try:
         last = [ended(one) for one in wanted]
@@ -228,18 +253,27 @@ def take(
 
 
 def _ended(
-    board: Board, one: Wanted, tell: Callable[[str], None], patience: float | None, asked: list[JobRecord]
+    board: Board,
+    one: Wanted,
+    tell: Callable[[str], None],
+    patience: float | None,
+    asked: list[JobRecord],
+    *,
+    looked: Mapping[str, tuple[JobRecord, float]],
 ) -> JobRecord | None:
     """Wait until no process runs a job, and return the record of the last one that did.
 
-    With `patience`, in seconds, the process that runs it is asked to end it, and its record added to `asked`.
+    With `patience`, in seconds, the process that runs it is asked to end it, and its record added to `asked`. `looked` are the records
+    that were read first, and when.
     """
     clock, end = board.runtime.clock, None
     while True:
         before = board.newest(one.key)
         if before is not None and before.process.is_dead() is None and not before.is_over:
             tell(f"{one} was run by {before.process}: waiting to see whether it still is")
-        if before is None or not board.is_alive(before):
+        first, since = looked.get(one.key, (None, None))
+        is_silent = first is not None and before is not None and first.beat_of == before.beat_of
+        if before is None or not board.is_alive(before, since if is_silent else None):
             return before
         if patience is None:
             raise _taken_error(one, before)

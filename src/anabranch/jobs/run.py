@@ -92,6 +92,7 @@ def run_jobs(
         on_status=tell,
         on_event=on_event,
         asks=dict if leases is None else leases.asks,
+        is_wanted=(lambda _: True) if leases is None else leases.is_wanted,
         has_engine=partial(is_alive, lake.spark),
         is_away=partial(_is_away, lake),
         runtime=runtime,

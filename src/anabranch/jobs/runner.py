@@ -58,6 +58,8 @@ class Runner:
     """By job: the checkpoints with which this run has started it."""
     swept: set[str] = field(default_factory=set)
     """Jobs whose checkpoint was cleaned of unfinished files."""
+    started: set[str] = field(default_factory=set)
+    """Jobs whose query has been started."""
     renewed: set[str] = field(default_factory=set)
     """Jobs whose checkpoint was set aside."""
     corrections: dict[str, CorrectionWatch] = field(default_factory=dict)
@@ -108,6 +110,7 @@ class Runner:
                 keeper.look()  # before the first batch, after which Spark removes old state
             trigger = self.schedule.trigger or job.trigger
             query = start_query(prepared, rows, self.lake, trigger, made.looked_up)
+        self.started.add(job.name)
         return RunningQuery(
             query,
             told,
@@ -130,7 +133,8 @@ class Runner:
             yield pins
         except Exception as error:
             # What is tried again needs what it holds, and so does what was begun: it may read once more what its state is made of.
-            if verdict(error, has_run=True) == "final" and not checkpoint.is_in_use:
+            what = verdict(error, has_run=job.name in self.started)
+            if what == "final" and not checkpoint.is_in_use:
                 pins.withdraw()
             raise
 

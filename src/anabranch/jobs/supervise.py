@@ -49,6 +49,7 @@ class Supervisor:
         has_engine: Callable[[], bool] = lambda: True,
         is_away: Callable[[], bool] = lambda: False,
         asks: Callable[[], Mapping[str, tuple[Ask, str]]] = dict,
+        is_wanted: Callable[[str], bool] = lambda _: True,
         poll_seconds: float = 0.25,
         runtime: Runtime = SYSTEM,
     ) -> None:
@@ -60,6 +61,7 @@ class Supervisor:
             stop: asks for the end.
             on_status: told after every look at the jobs, with all of them, in order.
             asks: returns, by job, what others ask since the last call, and who.
+            is_wanted: whether who asked for a job that has been ended for them still lives.
             has_engine: whether what runs the jobs is still there; asked after failures.
             is_away: whether their warehouse is not there just now; asked after failures that would be final.
             poll_seconds: between looks.
@@ -73,6 +75,7 @@ class Supervisor:
         self._has_engine = has_engine
         self._is_away = is_away
         self._asks = asks
+        self._is_wanted = is_wanted
         self._is_lost = False
         self._poll_seconds = poll_seconds
         self._runtime = runtime
@@ -231,12 +234,15 @@ class Supervisor:
         ours = as_ours(error)
         hint = hint_of(ours, one.task.job, one.task.sink)
         what = verdict(error, has_run=one.started > 0)
-        if what == "final" and (self._is_away() or self._is_in_doubt(one)):
-            what = "passing"
-        elif what != "final":  # something else came in between
+        in_doubt = False
+        if what != "final":  # something else came in between
             one.is_doubted = False
+        elif self._is_away():
+            what = "passing"
+        elif self._is_in_doubt(one):
+            what, in_doubt = "passing", True
         one.failures += 1
-        one.own_failures += what == "again"
+        one.own_failures += what == "again" or in_doubt  # that there is doubt again and again ends as well
         one.has_failed = True
         now_millis = self._runtime.clock.now_millis()
         one.status = replace(
@@ -301,16 +307,20 @@ class Supervisor:
                 continue  # it had come to its end, or failed
             if what == "restart":
                 self._restart(one, who)
+            elif what == "yield" and not self._is_wanted(one.task.job):
+                self._restart(one, f"the death of {who}, which had asked for it")
             elif what == "yield":
                 self._become(one, State.TAKEN, message=f"{who} took it over")
             else:
                 self._become(one, State.STOPPED, message=f"stopped by {who}")
+            self._tell()  # now: the next one may be at a long batch
 
     def _restart(self, one: Supervised, who: str) -> None:
         one.failures = one.own_failures = 0
         one.is_doubted = False
         one.due = self._runtime.clock.monotonic()
         self._become(one, State.PAUSING, message=f"restarted by {who}")
+        self._tell()  # before it starts: who looks at its record would take it for one that is over
 
     def _end_all(self) -> None:
         """Stop the running tasks, consumers before their producers."""
