@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.errors import CorruptTableError, NotFoundError
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError
 from anabranch.jobs.checkpoint import (
     BeganFrom,
     Beginning,
@@ -20,6 +20,7 @@ from anabranch.jobs.checkpoint import (
     opened,
     set_aside,
 )
+from anabranch.jobs.state.checks import check_whole
 from anabranch.lineage.code_version import code_version
 from anabranch.spark.context.notices import remove_abandoned
 from anabranch.storage.memory import MemoryStorage
@@ -164,3 +165,16 @@ def test_a_single_checkpoint_may_be_a_folder_of_the_root(tmp_path):
     used.storage.put("metadata", b"{}")
     with pytest.raises(NotFoundError, match="of-nobody"):
         set_aside(used, {})
+
+
+def test_what_an_interrupted_preparation_left_is_no_damage(tmp_path):
+    """State is carried into a new checkpoint with its commits first; a kill before its offsets was final."""
+    checkpoint = opened(str(tmp_path / "checkpoint"), {})
+    checkpoint.storage.put("commits/3", b"v1\n{}")
+    check_whole(checkpoint, "clean")
+    checkpoint.storage.put("metadata", b"{}")
+    with pytest.raises(InvalidInputError, match=r"batch 3 is done.*offsets/3, is not there") as damaged:
+        check_whole(checkpoint, "clean")
+    assert "--renew clean" in damaged.value.hint
+    checkpoint.storage.put("offsets/3", b"v1\n{}")
+    check_whole(checkpoint, "clean")

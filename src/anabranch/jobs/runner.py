@@ -21,7 +21,7 @@ from anabranch.jobs.prepare import Prepared, Run, goes_on_at, prepare, sink_of
 from anabranch.jobs.queries import RunningBatch, RunningQuery
 from anabranch.jobs.source import check_kept
 from anabranch.jobs.starts import resumed
-from anabranch.jobs.state.held import check_whole
+from anabranch.jobs.state.checks import check_whole
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
 from anabranch.jobs.state.operators import operators_of

@@ -1,4 +1,4 @@
-"""Checks that what a former query has left belongs to the point at which a job begins: its operators and positions."""
+"""Checks what a former query has left: that it is whole, and belongs to the point at which a job begins, its operators and positions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ _OPERATORS: Final = "anabranch/operators"
 """In a checkpoint: a file for each start with other operators, named by the first batch that it runs."""
 
 CHANGED: Final = "the operators with state, or what they are computed from, have changed"
+
+
+def check_whole(checkpoint: JobCheckpoint, job: str) -> None:
+    """Raise `InvalidInputError` if the log of a query that began here has lost what its last batch read: none goes on with it.
+
+    Where none has begun, what an interrupted preparation left is made anew.
+    """
+    done = newest_committed(checkpoint.storage) if checkpoint.is_in_use else None
+    if done is not None and not checkpoint.storage.exists(f"offsets/{done}"):
+        raise InvalidInputError(
+            f"the checkpoint {checkpoint.location} of job '{job}' is damaged: batch {done} is done, and what it read, "
+            f"offsets/{done}, is not there",
+            hint=f"restore the checkpoint; or run with --renew {job}, which sets it aside and goes on after the job's last commit.",
+        )
 
 
 def record_operators(checkpoint: JobCheckpoint, operators: Operators) -> None:

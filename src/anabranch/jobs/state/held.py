@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from anabranch.errors import AnabranchError, InvalidInputError, NotFoundError
+from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.jobs.checkpoint import JobCheckpoint, Places, checkpoints_of, opened
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.point import Point
@@ -62,17 +62,6 @@ def newest_offsets(checkpoint: Storage) -> BatchOffsets | None:
 def newest_committed(checkpoint: Storage) -> int | None:
     """Return the last batch that Spark has recorded as done; None if there is none."""
     return max(_batches(checkpoint, "commits"), default=None)
-
-
-def check_whole(checkpoint: JobCheckpoint, job: str) -> None:
-    """Raise `InvalidInputError` if Spark's logs have lost what the last batch read: no query begins with them any more."""
-    done = newest_committed(checkpoint.storage)
-    if done is not None and not checkpoint.storage.exists(f"offsets/{done}"):
-        raise InvalidInputError(
-            f"the checkpoint {checkpoint.location} of job '{job}' is damaged: batch {done} is done, and what it read, "
-            f"offsets/{done}, is not there",
-            hint=f"restore the checkpoint; or run with --renew {job}, which sets it aside and goes on after the job's last commit.",
-        )
 
 
 def held_state(checkpoint: Storage, batch: int, *, has_state: bool = True) -> HeldState | str:
