@@ -154,6 +154,11 @@ def test_doubt_ends():
     story = Story(most=3).job("a", *[failing(damaged), failing(AWAY)] * 20)
     assert story.run() == {"a": State.FAILED}
     assert len(story.started) == 7
+    story = Story(most=3).job("a", *[None] * 40)
+    for number in range(40):
+        story.at(60 * (number + 1), lambda: story.started[-1].fail(damaged))
+    assert story.run() == {"a": State.FAILED}
+    assert len(story.started) == 4
     assert Story(most=0).job("a", failing(damaged), ending).run() == {"a": State.FAILED}, "no restarts"
 
 

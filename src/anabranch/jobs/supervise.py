@@ -28,8 +28,6 @@ _LOST_HINT = (
     "look for 'out of memory' or 'killed' in the system's log and give Spark more memory (--conf spark.driver.memory=4g) if "
     "that was it; then run the jobs again: they go on where they stood."
 )
-_SETTLED_SECONDS = 10.0
-"""How long a job waits for rows until its start has met nothing of what the one before failed of."""
 
 RESTARTED = (State.FAILED, State.STOPPED, State.TAKEN)
 """How a job that is over may have ended for it to be restarted."""
@@ -218,7 +216,7 @@ class Supervisor:
         if one.at != at:
             one.at, one.at_since = at, now
         is_busy = found is not Activity.IDLE
-        if not is_busy and now - one.at_since >= _SETTLED_SECONDS:
+        if not is_busy and now - one.at_since >= self._policy.settled_after:
             one.is_doubted = False
         one.has_come_up |= not is_busy
         if is_busy and now - one.at_since >= self._policy.stuck_after:
@@ -298,6 +296,7 @@ class Supervisor:
             if one.status.state.is_over:
                 if what == "restart" and one.status.state in RESTARTED:
                     self._restart(one, who)
+                    self._tell()
                 continue
             if one.status.state is State.RUNNING and one.running is not None:
                 self._end(one, one.running)
@@ -313,14 +312,14 @@ class Supervisor:
                 self._become(one, State.TAKEN, message=f"{who} took it over")
             else:
                 self._become(one, State.STOPPED, message=f"stopped by {who}")
-            self._tell()  # now: the next one may be at a long batch
+            # Now: the next one may be at a long batch, and who looks would take one that starts again for one that is over.
+            self._tell()
 
     def _restart(self, one: Supervised, who: str) -> None:
         one.failures = one.own_failures = 0
         one.is_doubted = False
         one.due = self._runtime.clock.monotonic()
         self._become(one, State.PAUSING, message=f"restarted by {who}")
-        self._tell()  # before it starts: who looks at its record would take it for one that is over
 
     def _end_all(self) -> None:
         """Stop the running tasks, consumers before their producers."""

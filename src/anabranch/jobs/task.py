@@ -98,6 +98,8 @@ class Policy:
     """Seconds after which a job that is starting does not keep others from it."""
     stuck_after: float = 900.0
     """Seconds at one batch, or at the start, after which a job is said to be stuck."""
+    settled_after: float = 10.0
+    """Seconds of waiting for rows after which a start has not met again what the one before failed of."""
     fail_fast: bool = False
     """Whether the others are stopped when one is given up."""
     look_pause: float = 2.0
