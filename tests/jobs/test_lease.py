@@ -126,6 +126,25 @@ def test_a_process_of_another_machine_lives_while_its_record_is_written(board):
     assert record_of(board).process == Process.own()
 
 
+def test_what_was_asked_is_taken_back_where_the_store_fails_before_all_are(board, monkeypatch):
+    daily = Wanted("daily", "daily", "db.daily")
+    first = take(board, [CLEAN, daily])
+    first.note([running(), JobStatus("daily", "db.daily", State.RUNNING)])
+    newest = Board.newest
+
+    def fails(self, key):
+        if key == "daily":
+            raise StorageError("it is away")
+        return newest(self, key)
+
+    monkeypatch.setattr(Board, "newest", fails)
+    with pytest.raises(StorageError):
+        take(board, [CLEAN, daily], take_over=True)
+    monkeypatch.undo()
+    first.beat()
+    assert first.asks() == {}
+
+
 def test_the_silence_of_a_process_is_waited_for_once(board):
     wanted = [Wanted(name, name, f"db.{name}") for name in ("a", "b", "c", "d", "e")]
     for one in wanted:

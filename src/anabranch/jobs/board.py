@@ -62,8 +62,8 @@ class JobRecord(JsonFile):
     """None before the first look at it."""
 
     @property
-    def beat_of(self) -> tuple[int, int]:
-        """What changes whenever the record is written."""
+    def last_write(self) -> tuple[int, int]:
+        """Which write of which process it is: another one after every write."""
         return self.number, self.beat
 
     @property
@@ -219,7 +219,7 @@ class Board:
             now = self.newest(record.key)
             if now is None or now.is_over:
                 return False
-            if now.beat_of != record.beat_of:
+            if now.last_write != record.last_write:
                 return True
             self.runtime.sleeper.sleep(1.0)
         return False

@@ -209,91 +209,92 @@ def take(
 
     Raises `JobTakenError` if another process runs one of them.
     """
-    leases, asked = Leases(board), list[JobRecord]()
+    leases, taking = Leases(board), _Taking(board, tell, patience_seconds if take_over else None)
     # In one order for all, so that of two processes neither waits for what the other has while it has what that waits for.
     wanted = sorted(wanted, key=lambda one: one.key)
-    looked: dict[str, tuple[JobRecord, float]] = {}
-    for (
-        one
-    ) in wanted:  # all at once: whether jobs have ended, or are silent, is not waited for one after the other
-        for key in (*one.also, one.key):
-            before = board.newest(key)
-            if before is None or before.is_over or before.process.is_dead():
-                continue
-            looked[key] = before, board.runtime.clock.monotonic()
-            if take_over:
-                _ask(board, one, before, tell, asked)
-
-    def ended(one: Wanted) -> JobRecord | None:
-        for key in one.also:
-            _ended(
-                board,
-                replace(one, key=key),
-                tell,
-                patience_seconds if take_over else None,
-                asked,
-                looked=looked,
-            )
-        return _ended(board, one, tell, patience_seconds if take_over else None, asked, looked=looked)
-
     try:
-        last = [ended(one) for one in wanted]
+        for one in wanted:
+            taking.look(one)
+        last = [taking.ended(one) for one in wanted]
         for one, before in zip(wanted, last, strict=True):
             while (mine := _claimed(board, one, before)) is None:
-                before = ended(one)  # another process was quicker  # noqa: PLW2901
+                before = taking.ended(one)  # another process was quicker  # noqa: PLW2901
             leases._held[one.job] = mine  # noqa: SLF001 - made here
             leases._written[one.job] = board.runtime.clock.monotonic()  # noqa: SLF001 - likewise
     except BaseException:  # also Ctrl-C
         leases.release()
-        for record in asked:
+        for record in taking.asked:
             with suppress(AnabranchError):
                 _give_back(board, record)
         raise
     return leases
 
 
-def _ended(
-    board: Board,
-    one: Wanted,
-    tell: Callable[[str], None],
-    patience: float | None,
-    asked: list[JobRecord],
-    *,
-    looked: Mapping[str, tuple[JobRecord, float]],
-) -> JobRecord | None:
-    """Wait until no process runs a job, and return the record of the last one that did.
+@dataclass
+class _Taking:
+    """Waits until no process runs the jobs that are to be taken."""
 
-    With `patience`, in seconds, the process that runs it is asked to end it, and its record added to `asked`. `looked` are the records
-    that were read first, and when.
-    """
-    clock, end = board.runtime.clock, None
-    while True:
-        before = board.newest(one.key)
-        if before is not None and before.process.is_dead() is None and not before.is_over:
-            tell(f"{one} was run by {before.process}: waiting to see whether it still is")
-        first, since = looked.get(one.key, (None, None))
-        is_silent = first is not None and before is not None and first.beat_of == before.beat_of
-        if before is None or not board.is_alive(before, since if is_silent else None):
-            return before
-        if patience is None:
-            raise _taken_error(one, before)
-        if end is None:
-            end = clock.monotonic() + patience
-            _ask(board, one, before, tell, asked)
-        elif clock.monotonic() >= end:
-            raise _unanswered_error(one, before, patience)
-        board.runtime.sleeper.sleep(_LOOK_SECONDS)
+    board: Board
+    tell: Callable[[str], None]
+    patience: float | None
+    """Seconds in which a process that is asked for a job must end it; None if none is asked."""
+    asked: list[JobRecord] = field(default_factory=list)
+    """Records of the processes that were asked."""
+    _looked: dict[str, tuple[JobRecord, float]] = field(default_factory=dict)
+    """Records that were read first, by key, and when."""
+
+    def look(self, wanted: Wanted) -> None:
+        """Look who runs a job, and ask for it; for all of them before any is waited for."""
+        for one in _under_each_key(wanted):
+            before = self.board.newest(one.key)
+            if before is None or before.is_over or before.process.is_dead():
+                continue
+            self._looked[one.key] = before, self.board.runtime.clock.monotonic()
+            if self.patience is not None:
+                self._ask(one, before)
+
+    def ended(self, wanted: Wanted) -> JobRecord | None:
+        """Wait until no process runs a job, and return the record of the last one that did. Raises `JobTakenError`."""
+        last: JobRecord | None = None
+        for one in _under_each_key(wanted):
+            last = self._ended(one)
+        return last
+
+    def _ended(self, one: Wanted) -> JobRecord | None:
+        clock, end = self.board.runtime.clock, None
+        while True:
+            before = self.board.newest(one.key)
+            if before is not None and before.process.is_dead() is None and not before.is_over:
+                self.tell(f"{one} was run by {before.process}: waiting to see whether it still is")
+            if before is None or not self.board.is_alive(before, self._since(before)):
+                return before
+            if self.patience is None:
+                raise _taken_error(one, before)
+            if end is None:
+                end = clock.monotonic() + self.patience
+                self._ask(one, before)
+            elif clock.monotonic() >= end:
+                raise _unanswered_error(one, before, self.patience)
+            self.board.runtime.sleeper.sleep(_LOOK_SECONDS)
+
+    def _since(self, record: JobRecord) -> float | None:
+        """Return when a record was read first, if it has not been written since; else None."""
+        first, when = self._looked.get(record.key, (None, None))
+        return when if first is not None and first.last_write == record.last_write else None
+
+    def _ask(self, one: Wanted, record: JobRecord) -> None:
+        """Ask the process that runs a job to end it, once."""
+        if any((before.key, before.number) == (record.key, record.number) for before in self.asked):
+            return
+        self.tell(f"asking {record.process} to end {one} after the batch it is at")
+        self.asked.append(record)
+        self.board.ask(record, "yield")
 
 
-def _ask(
-    board: Board, one: Wanted, record: JobRecord, tell: Callable[[str], None], asked: list[JobRecord]
-) -> None:
-    """Ask the process that runs a job to end it, once."""
-    if any((before.key, before.number) == (record.key, record.number) for before in asked):
-        return
-    tell(f"asking {record.process} to end {one} after the batch it is at")
-    asked.append(record)
-    board.ask(record, "yield")
+def _under_each_key(wanted: Wanted) -> Iterator[Wanted]:
+    """Yield a job under each key by which a process may run it; its own comes last."""
+    for key in (*wanted.also, wanted.key):
+        yield replace(wanted, key=key)
 
 
 def _claimed(board: Board, one: Wanted, before: JobRecord | None) -> JobRecord | None:
