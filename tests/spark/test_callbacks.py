@@ -5,11 +5,11 @@ import os
 import socket
 import threading
 import time
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
+from py4j.clientserver import ClientServerConnection
 
 import anabranch
 import anabranch.spark
@@ -31,8 +31,15 @@ def session(spark, tmp_path):
     return found
 
 
-def test_what_a_call_returned_is_there_when_the_jvm_looks_for_it(session):
-    """Py4J gives up an object of the JVM that nobody has here: the JVM, when it came to it, found null."""
+def test_what_a_call_returned_is_there_when_the_jvm_looks_for_it(session, monkeypatch):
+    """Py4J gives up an object of the JVM that nobody has here: a JVM that came to it later found null."""
+    call = ClientServerConnection._call_proxy
+
+    def answers_late(self, *arguments):
+        answer = call(self, *arguments)
+        gc.collect()
+        time.sleep(2.5)  # Py4J looks once in a second what to give up
+        return answer
 
     class Maker(JavaProxy):
         class Java:
@@ -43,9 +50,10 @@ def test_what_a_call_returned_is_there_when_the_jvm_looks_for_it(session):
         def get(self):
             return self.jvm.root.java.util.ArrayList()
 
-    held = weakref.ref(Maker().get())
-    gc.collect()
-    assert held() is not None
+    monkeypatch.setattr(ClientServerConnection, "_call_proxy", answers_late)
+    found = session._jvm.java.util.Optional.empty().orElseGet(Maker())
+    assert found is not None
+    assert list(found) == []
 
 
 class Held:
