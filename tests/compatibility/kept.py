@@ -83,6 +83,26 @@ def tables(lake):
     t.append([{"id": 5, "name": "b", "note": None}])
 
 
+def go_on(lake, code):
+    """Work on the kept table that is done by whichever code comes next; it needs nothing but its argument."""
+    table = lake.table("db.t")
+    with lake.job("load", code=code):
+        table.append([{"id": 6, "name": "d", "note": code}])
+    table.branch("side").append([{"id": 11, "name": "c", "note": None}])
+    table.merge_branch("side")
+    table.create_branch("next", "good")
+    table.branch("next").append([{"id": 12, "name": "a", "note": None}])
+    # The warehouse of a release grows old: its replaced main, which may come back, would be dropped now.
+    table.with_options({"branch.replaced-main.time-retained": "36500 d"}).maintain()
+
+
+def after(expected, code):
+    """What `go_on` leaves on main and on its branch. What `side` brought before was on the main that was replaced: it comes again."""
+    new = [[6, "d", code], [10, "c", "side"], [11, "c", None]]
+    on_branch = [*expected["good"], [12, "a", None]]
+    return sorted([*expected["t"], *new], key=repr), sorted(on_branch, key=repr)
+
+
 def truth(lake):
     """What a reader finds: rows at every ref, history, and lineage."""
     t = lake.table("db.t")
