@@ -2,7 +2,7 @@
 
 Offsets and batches are those of the portable door, found by the same code, here in the process of the driver; so a
 query can change doors at any restart. Each batch chooses its door by the files it has: where these need more than to
-be read under the names of the table, or the stream filters rows or adds columns, Python's tasks read them.
+be read under the names of the table, or the stream filters rows or tells which were taken away, Python's tasks read them.
 
 Spark neither leaves out columns of a stream nor puts them in another order. So partition columns come out of the
 files, which hold them as well, and not from behind all others as in a batch read. The column `_watermark`, which is last,
@@ -175,7 +175,8 @@ class NativeStream(JavaProxy):
         reason = self._reason(files)
         if reason is not None:
             return Obstacle(reason)
-        wanted = [f for f in schema.fields if f.name in names]
+        asked = set(names)
+        wanted = [f for f in schema.fields if f.name in asked]
         made = generations(
             schema,
             wanted,
