@@ -398,6 +398,42 @@ def test_a_snapshot_above_a_gap_that_nobody_rolled_back_is_the_newest(table):
     assert anabranch.Table(_fresh(table).context).append(rows(5, 1)).id == 6
 
 
+def _roll_back_until_its_record(table, to):
+    """A rollback for good dies when it has said what it removes, and removed nothing."""
+    fault = run("after", "put", _die, where="snapshot/LATEST")
+    with pytest.raises(Died):
+        through(table, FaultyStorage(table.context.storage, [fault])).rollback(to, destructive=True)
+    return any("/removed-" in info.path for info in table.context.storage.list("lineage"))
+
+
+@pytest.mark.parametrize("next_to_it", [True, False])
+def test_what_an_expiry_left_is_history_although_a_rollback_meant_to_remove_what_it_was_built_on(
+    table, next_to_it
+):
+    """The rollback dies, ours and other engines go on above, one of them expires the rest, a late writer comes last."""
+
+    def meanwhile():
+        assert _roll_back_until_its_record(table, 2)
+        storage, layout = table.context.storage, table.context.layout
+        built_on = _fresh(table).append(rows(60, 1))
+        for number in (7, 8):
+            built_on = _foreign_commit(table, number, built_on, number * 10)
+        for number in range(1, 7 if next_to_it else 8):
+            storage.delete(layout.snapshot_path(number))
+        storage.put(layout.earliest_hint_path, b"7" if next_to_it else b"8")
+
+    _leave(table, meanwhile)
+    assert 6 in table.context.snapshots.ids(), "the late writer's"
+    there = [0, 1, 2, 3, 4, 60, 70, 80]
+    assert sorted(ids_of(_fresh(table))) == there
+    for row in range(10, 14):
+        _fresh(table).append(rows(row, 1))
+        there.append(row)
+        assert sorted(ids_of(_fresh(table))) == sorted(there)
+    _drop_hints(table)
+    assert sorted(ids_of(_fresh(table))) == sorted(there)
+
+
 def test_nobody_steps_onto_what_a_late_writer_put_on_what_is_gone(table):
     """Two writers are paused: one has seen the newest and looks for what follows, when history is rolled back below it."""
 

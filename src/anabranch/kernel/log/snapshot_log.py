@@ -342,6 +342,11 @@ class SnapshotLog:
         """
         if self._is_of_deleted_branch(upper):
             return True
+        # Everything below was there when an expiry began and gone when it ended, so what is there now came late. This
+        # goes before the records: a rollback may die after its record, and others build on what it meant to remove.
+        earliest = self.hinted_earliest_id()
+        if earliest is not None and lower_id < earliest <= upper.id and self.is_there(earliest):
+            return False
         if lower_id < upper.id - 1:
             return self._is_above_rolled_back(upper, lower_id, stored)
         lower = self._find_if(lower_id, stored)

@@ -238,9 +238,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         unpin(context, user)
         raise
     record_rewind(context, target, removal.head)
-    had_expired = _store(
-        context, target
-    )  # and is known from a tag: when the others are gone it is the newest again
+    _store(context, target)  # it may be known from a tag only: when the others are gone it is the newest again
     record_removal(context.storage, context.layout, context.manifests, target, removal.snapshots)
     snapshots.take_back_hint(target.id)
     for holder in removal.holders:
@@ -255,14 +253,16 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         delete_snapshot(context, snapshot)
     _sweep(context, removal)
     archive.forget_after(context, target.id)
-    if _store(context, target) or had_expired:
-        context.storage.put(context.layout.earliest_hint_path, str(target.id).encode(), durable=False)
+    _store(context, target)
     unpin(context, user)
 
 
-def _store(context: TableContext, target: Snapshot) -> bool:
-    """Store the target again if it is missing; return whether it was."""
-    return context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())
+def _store(context: TableContext, target: Snapshot) -> None:
+    """Store the target again if it is missing, and say so: what lies below the earliest counts as put there late."""
+    context.storage.put_if_absent(context.layout.snapshot_path(target.id), target.to_json())
+    earliest = context.snapshots.hinted_earliest_id()
+    if earliest is not None and earliest > target.id:
+        context.storage.put(context.layout.earliest_hint_path, str(target.id).encode(), durable=False)
 
 
 def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
