@@ -238,7 +238,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         unpin(context, user)
         raise
     record_rewind(context, target, removal.head)
-    _store(context, target)  # it may be known from a tag only: when the others are gone it is the newest again
+    _store(context, target)  # it may be known from a tag only, and will be the newest
     record_removal(context.storage, context.layout, context.manifests, target, removal.snapshots)
     snapshots.take_back_hint(target.id)
     for holder in removal.holders:
