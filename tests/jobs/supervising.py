@@ -33,6 +33,7 @@ class Fake:
     notices = ()
     begun = None
     at = Activity.IDLE
+    ends_when_stopped = False
 
     def __init__(self, story):
         self.run, self.active, self.error, self.batch, self.stops = "run", True, None, None, []
@@ -53,6 +54,7 @@ class Fake:
     def stop(self, *, is_urgent):
         self.stops.append(not is_urgent())
         self.active = False
+        return self.ends_when_stopped
 
     def fail(self, error):
         self.active, self.error = False, error
@@ -68,7 +70,7 @@ class Story:
         self.time, self.stop, self.started = Time(), Stop(), []
         self.statuses, self.events, self.tasks, self.seen = [], [], [], []
         self.has_engine, self.is_away, self.asked = True, False, {}
-        self.is_wanted = True
+        self.is_wanted, self.are_awaited, self.is_taken = True, False, False
         self.policy = Policy(**policy)
 
     def job(self, name, *outcomes, **how):
@@ -99,17 +101,12 @@ class Story:
             on_status=self._note,
             has_engine=lambda: self.has_engine,
             is_away=lambda: self.is_away,
-            asks=self._asks,
-            is_wanted=lambda _: self.is_wanted,
+            others=_Others(self),
             on_event=lambda event: self.events.append((event.job, event.kind)),
             runtime=Runtime(clock=self.time, ids=self.time, sleeper=self.time),
         )
         self.ended = {status.job: status for status in supervisor.run()}
         return {job: status.state for job, status in self.ended.items()}
-
-    def _asks(self):
-        found, self.asked = self.asked, {}
-        return found
 
     def _note(self, found):
         self.statuses.append({s.job: s.state.value for s in found})
@@ -127,6 +124,26 @@ class Story:
         """What the job was, one after the other."""
         found = [statuses[job] for statuses in self.statuses]
         return [state for i, state in enumerate(found) if i == 0 or found[i - 1] != state]
+
+
+class _Others:
+    """Other processes, as the story tells of them."""
+
+    def __init__(self, story):
+        self.story = story
+
+    def asks(self):
+        found, self.story.asked = self.story.asked, {}
+        return found
+
+    def is_wanted(self, job):
+        return self.story.is_wanted
+
+    def are_awaited(self):
+        return self.story.are_awaited
+
+    def take_back(self, job):
+        return not self.story.is_taken
 
 
 def failing(error):

@@ -10,8 +10,9 @@ import pytest
 import anabranch
 from anabranch.cli.main import run
 from anabranch.jobs.board import Board, JobRecord
-from anabranch.jobs.lease import Wanted, take
+from anabranch.jobs.lease import Wanted
 from anabranch.jobs.status import Activity, JobStatus, Process, State
+from anabranch.jobs.taking import take
 from anabranch.storage.open import open_storage
 from tests.support.tables import make_table, rows
 
@@ -102,6 +103,21 @@ def test_a_job_whose_process_was_killed_is_gone(cli, board):
     (said,) = map(json.loads, cli("jobs", "--json", code=1).out.splitlines())
     assert said["state"] == "gone"
     assert f"process {here.pid} on {here.host} has ended" in cli("stop", "clean", code=1).err
+
+
+def test_a_job_that_was_left_to_one_that_never_came_is_gone(cli, board):
+    """Nobody runs it, and whoever watches is to see that."""
+    taken = replace(RUNNING, state=State.TAKEN, message="process 7 on b took it over")
+
+    def written(seconds_ago):
+        now = board.runtime.clock.now_millis() - int(seconds_ago * 1000)
+        return JobRecord("clean", 1, Process.own(), "t", 0, "clean", "db.orders", 3, now, taken)
+
+    board.claim(written(20))
+    assert json.loads(cli("jobs", "--json").out)["state"] == "taken"
+    board.write(written(200))
+    (said,) = map(json.loads, cli("jobs", "--json", code=1).out.splitlines())
+    assert (said["state"], said["message"]) == ("gone", "process 7 on b took it over")
 
 
 def test_a_process_that_lives_and_does_not_write_its_record_is_silent(cli, board):

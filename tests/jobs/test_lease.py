@@ -13,8 +13,9 @@ from anabranch.errors import JobTakenError, OptionError, StorageError, Unsupport
 from anabranch.jobs.board import KEPT_MILLIS, SILENCE_SECONDS, Board, JobRecord
 from anabranch.jobs.checkpoint import Beginning, default_checkpoint, opened
 from anabranch.jobs.command import Run, Schedule, Spark, run
-from anabranch.jobs.lease import Wanted, take
+from anabranch.jobs.lease import Wanted
 from anabranch.jobs.status import JobStatus, Process, State
+from anabranch.jobs.taking import take
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage
 from anabranch.storage.open import open_storage
@@ -229,6 +230,111 @@ def test_all_jobs_of_a_deployment_are_asked_for_at_once(board):
     assert time.now < 4
 
 
+DAILY = Wanted("daily", "daily", "db.daily")
+
+
+def test_a_job_that_is_taken_back_at_that_moment_is_asked_for_again(board):
+    """Who takes it has seen it end, and waits for another one: two processes would run it."""
+    holder, other = take(board, [CLEAN]), take(board, [DAILY])
+    holder.note([running()])
+    other.note([JobStatus("daily", "db.daily", State.RUNNING)])
+    time, back = board.runtime.clock, []
+    time.planned.append((3, lambda: holder.note([replace(running(), state=State.TAKEN)])))
+
+    def take_back():
+        back.append(holder.take_back("clean"))
+        holder.note([running(1)])
+
+    time.planned.append((15, take_back))
+    time.planned.append((16, lambda: other.note([JobStatus("daily", "db.daily", State.TAKEN)])))
+    time.planned.append((25, lambda: (holder.beat(), back.append(holder.asks()))))
+    time.planned.append((26, lambda: holder.note([replace(running(2), state=State.TAKEN)])))
+    taken = take(board, [CLEAN, DAILY], take_over=True, patience_seconds=60)
+    assert back[0] is True
+    assert back[1]["clean"][0] == "yield", "asked again"
+    assert time.now >= 26
+    assert record_of(board).number == 3
+    assert not holder.take_back("clean"), "it is the other's now"
+    taken.release()
+
+
+def test_who_waits_asks_again_where_another_one_took_back_what_both_had_asked(board):
+    first = take(board, [CLEAN])
+    first.note([running()])
+    time, seen = board.runtime.clock, []
+    time.planned.append((4, lambda: board.withdraw(record_of(board), "yield")))
+    time.planned.append((5, lambda: (first.beat(), seen.append(first.asks()))))
+    time.planned.append((15, lambda: (first.beat(), seen.append(first.asks()))))
+    time.planned.append((16, lambda: first.note([replace(running(), state=State.TAKEN)])))
+    take(board, [CLEAN], take_over=True)
+    assert [sorted(asked) for asked in seen] == [[], ["clean"]]
+
+
+def test_what_was_left_to_one_that_is_not_heard_of_any_more_goes_on(board, monkeypatch):
+    """On another machine nobody can tell that it died, and here it may hang."""
+    leases, time = take(board, [CLEAN]), board.runtime.clock
+    leases.note([running()])
+    with monkeypatch.context() as other:
+        other.setattr(Process, "own", lambda: ELSEWHERE)
+        board.ask(record_of(board), "yield")
+    leases.beat()
+    leases.asks()
+    leases.note([replace(running(), state=State.TAKEN)])
+    assert leases.are_awaited()
+    time.now += 2 * SILENCE_SECONDS - 1
+    assert leases.are_awaited()
+    assert leases.asks() == {}
+    time.now += 2
+    assert leases.are_awaited(), "it has to go on"
+    ((what, who),) = leases.asks().values()
+    assert (what, who.endswith("which was not heard of any more before it took it over")) == ("restart", True)
+    assert leases.take_back("clean")
+    assert record_of(board).number == 2
+    assert record_of(board).status.state is State.PAUSING
+    leases.note([running(1)])
+    assert not leases.are_awaited()
+
+
+def test_what_has_to_go_on_is_awaited_although_it_was_left_after_that_was_asked(board):
+    """It was at a long batch when who had asked for it gave up, and all others here were over."""
+    leases = take(board, [CLEAN])
+    leases.note([running()])
+    board.ask(record_of(board), "yield")
+    leases.beat()
+    leases.asks()
+    board.ask(record_of(board), "restart")
+    leases.beat()
+    leases.note([replace(running(), state=State.TAKEN)])
+    assert leases.are_awaited()
+    assert leases.asks()["clean"][0] == "restart"
+    assert leases.take_back("clean")
+
+
+def test_a_batch_job_that_ends_while_it_is_asked_for_is_not_done_again(board):
+    batch = replace(CLEAN, is_batch=True)
+    first = take(board, [batch])
+    first.note([running()])
+    time = board.runtime.clock
+    time.planned.append((5, lambda: first.note([replace(running(), state=State.ENDED)])))
+    with pytest.raises(JobTakenError, match="a batch job, came to its end at process"):
+        take(board, [batch], take_over=True)
+    take(board, [batch])
+    assert record_of(board).number == 2
+
+
+def test_who_has_left_a_job_knows_when_it_is_taken(board):
+    leases, time = take(board, [CLEAN]), board.runtime.clock
+    leases.note([running()])
+    board.ask(record_of(board), "yield")
+    leases.beat()
+    leases.asks()
+    leases.note([replace(running(), state=State.TAKEN)])
+    assert leases.are_awaited()
+    take(board, [CLEAN])
+    time.now += 1
+    assert not leases.are_awaited()
+
+
 def test_jobs_are_taken_in_one_order_by_all(board, monkeypatch):
     """Two that took the same ones in two orders each waited for what the other had."""
     daily, taken = Wanted("daily", "daily", "db.daily"), []
@@ -418,6 +524,38 @@ def test_a_job_that_another_process_takes_over_is_ended_after_its_batch():
     asking(story, 5, "yield")
     assert story.run() == {"a": State.TAKEN}
     assert story.started[0].stops == [True]
+
+
+@pytest.mark.parametrize("what", ["yield", "restart", "stop"])
+def test_a_batch_job_that_came_to_its_end_meanwhile_is_not_done_again(what):
+    """Its rows would be there twice."""
+    story = Story().job("a", lambda fake: setattr(fake, "ends_when_stopped", True), restarts=False)
+    story.is_wanted = False
+    asking(story, 5, what)
+    assert story.run() == {"a": State.ENDED}
+    assert len(story.started) == 1
+
+
+def test_who_has_left_all_its_jobs_waits_until_they_are_taken():
+    story = Story().job("a", None, None)
+    story.are_awaited = True
+    asking(story, 5, "yield")
+    asking(story, 60, "restart")
+    asking(story, 80, "yield")
+    story.at(100, lambda: setattr(story, "are_awaited", False))
+    assert story.run() == {"a": State.TAKEN}
+    assert story.states("a") == ["running", "taken", "pausing", "running", "taken"]
+    assert 100 <= story.time.now < 102
+
+
+def test_a_job_that_somebody_has_taken_meanwhile_is_not_restarted():
+    story = Story().job("a").job("b")
+    story.is_taken = True
+    asking(story, 5, "yield")
+    asking(story, 50, "restart")
+    story.at(100, story.stop.ask)
+    assert story.run() == {"a": State.TAKEN, "b": State.STOPPED}
+    assert len(story.started) == 2
 
 
 def test_a_job_that_was_left_to_others_is_restarted():

@@ -288,7 +288,7 @@ def test_a_stop_lets_batches_finish_and_ends_those_that_are_fed_first():
 
 def _note_stop(fake, name, ends):
     stop = fake.stop
-    fake.stop = lambda *, is_urgent: (ends.append(name), stop(is_urgent=is_urgent))
+    fake.stop = lambda *, is_urgent: ends.append(name) or stop(is_urgent=is_urgent)
 
 
 def test_asked_twice_nobody_waits():

@@ -5,10 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 import anabranch
+from anabranch.jobs.records import jobs_of_warehouse
 
 JOBS = """
 import anabranch
@@ -65,6 +68,48 @@ def test_a_batch_under_way_is_finished(tmp_path, ask):
     assert status == 0, said
     assert lake.table("db.copies").scan().to_arrow().to_pylist() == [{"k": 1}]
     assert offsets.with_name("0").parent.parent.joinpath("commits/0").exists()
+
+
+def jvms_of(pid):
+    """The JVMs that a process has started, also where it is gone: their temporary folder has its number."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"/anabranch-spark-{pid}-" in (process / "cmdline").read_text():
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="what runs is told by Linux")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+    ],
+)
+def test_asked_while_spark_starts_nothing_was_done_and_no_jvm_stays(tmp_path, ask):
+    lake = anabranch.connect(str(tmp_path / "warehouse"))
+    for table in ("events", "copies"):
+        lake.create_table(f"db.{table}", "k BIGINT")
+    code = "@anabranch.job('copies', sources={'events': 'db.events'}, sink='db.copies')\ndef copies(events):\n    return events\n"
+    (tmp_path / "jobs.py").write_text(f"import anabranch\n\n{code}")
+    words = [sys.executable, "-m", "anabranch", "-w", lake.url, "run", str(tmp_path / "jobs.py")]
+    process = subprocess.Popen([*words, "--master", "local[1]"], stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while not (jvms := jvms_of(process.pid)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert jvms
+    process.send_signal(ask)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "interrupted" in said
+    while jvms_of(process.pid) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not jvms_of(process.pid)
+    assert [one.state for one in jobs_of_warehouse(lake.url)] in ([], ["stopped"])
 
 
 HANGING = """

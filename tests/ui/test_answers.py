@@ -521,8 +521,9 @@ def test_changes_are_told_while_one_looks(tmp_path):
 
 def test_a_running_job_tells_its_state_and_how_far_it_is_behind(tmp_path):
     from anabranch.jobs.board import Board
-    from anabranch.jobs.lease import Wanted, take
+    from anabranch.jobs.lease import Wanted
     from anabranch.jobs.status import Activity, JobStatus, State
+    from anabranch.jobs.taking import take
     from anabranch.storage.open import open_storage
     from anabranch.ui.asked import Asked
     from anabranch.ui.site import Site

@@ -8,8 +8,9 @@ import pytest
 import anabranch
 from anabranch.cli.main import run
 from anabranch.jobs.board import Board
-from anabranch.jobs.lease import Wanted, take
+from anabranch.jobs.lease import Wanted
 from anabranch.jobs.status import Activity, JobStatus, State
+from anabranch.jobs.taking import take
 from anabranch.storage.open import open_storage
 from tests.ui.browser import accessibility, browsing, fits, settle, show, visiting
 from tests.ui.conftest import serving

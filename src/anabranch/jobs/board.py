@@ -71,6 +71,11 @@ class JobRecord(JsonFile):
         """Whether the process has let go of the job."""
         return self.status is not None and self.status.state.is_over
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job came to its own end."""
+        return self.status is not None and self.status.state is State.ENDED
+
 
 @dataclass(frozen=True)
 class Board:

@@ -9,13 +9,14 @@ from anabranch.errors import NotFoundError, UnsupportedFeatureError
 from anabranch.jobs.board import Board, JobRecord
 from anabranch.jobs.checkpoint import check_places
 from anabranch.jobs.job import Job
-from anabranch.jobs.lease import Leases, Wanted, take
+from anabranch.jobs.lease import Leases, Wanted
 from anabranch.jobs.load import NoSessionError, chosen, feeds, in_order, jobs_of, load_all, travel
 from anabranch.jobs.local_spark import local_spark
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.preview import PlannedJob, planned_job, preview
-from anabranch.jobs.run import ALSO, run_jobs, stopping
+from anabranch.jobs.run import ALSO, interruptible, run_jobs, stopping
 from anabranch.jobs.status import JobStatus, RunEvent
+from anabranch.jobs.taking import take
 from anabranch.jobs.task import Policy, Stop
 from anabranch.jobs.trigger import Schedule, with_trigger
 from anabranch.lake import Lake, connect
@@ -68,7 +69,8 @@ def declared(
     except NoSessionError:
         check_spark()
     how = spark or Spark()
-    with local_spark(warehouse, "anabranch", master=how.where, conf=how.conf, quiet=not how.loud):
+    session = local_spark(warehouse, "anabranch", master=how.where, conf=how.conf, quiet=not how.loud)
+    with interruptible(), session:
         return chosen(list(jobs_of(load_all(files))), names)
 
 
@@ -121,19 +123,22 @@ def run(
     """
     check_places(how.places, _streaming(jobs), ALSO)
     check_spark()
-    leases = _leases(warehouse, jobs, how, schedule, take_over=take_over, tell=tell)
     name = f"anabranch run {' '.join(job.name for job in jobs)}"
-    # PySpark handles SIGINT itself when a session starts: signals are ours from then on.
-    with (
-        leases.beating(),
-        local_spark(warehouse, name, master=spark.where, conf=spark.conf, quiet=not spark.loud) as session,
-        stopping() as stop,
-    ):
-        on_stop(stop)
-        lake = connect(warehouse, spark=session)
-        return run_jobs(
-            *(jobs, lake, how, schedule), stop=stop, on_status=on_status, on_event=on_event, leases=leases
-        )
+    with interruptible():
+        leases = _leases(warehouse, jobs, how, schedule, take_over=take_over, tell=tell)
+        # PySpark handles SIGINT itself when a session starts: signals are ours from then on.
+        with (
+            leases.beating(),
+            local_spark(
+                warehouse, name, master=spark.where, conf=spark.conf, quiet=not spark.loud
+            ) as session,
+            stopping() as stop,
+        ):
+            on_stop(stop)
+            lake = connect(warehouse, spark=session)
+            return run_jobs(
+                *(jobs, lake, how, schedule), stop=stop, on_status=on_status, on_event=on_event, leases=leases
+            )
 
 
 def _streaming(jobs: Sequence[Job]) -> int:
@@ -173,12 +178,13 @@ def _wanted(job: Job, lake: Lake, how: Run, held: Sequence[JobRecord]) -> Wanted
         return None
     key = job.name if how.is_on_main else f"{job.name}@{how.branch}"
     sink = job.sink if how.is_on_main else f"{job.sink}$branch_{how.branch}"
+    is_batch = not _streaming([job])
     if not how.is_on_main and how.branch != main:
-        return Wanted(key, job.name, sink)
+        return Wanted(key, job.name, sink, is_batch=is_batch)
     key = job.name if main is None else f"{job.name}@{main}"
     sinks = (job.sink, f"{job.sink}$branch_{main}")
     others = {one.key for one in held if one.job == job.name and one.sink in sinks}
-    return Wanted(key, job.name, sink, also=tuple(sorted({job.name, *others} - {key})))
+    return Wanted(key, job.name, sink, also=tuple(sorted({job.name, *others} - {key})), is_batch=is_batch)
 
 
 def has_spark() -> bool:

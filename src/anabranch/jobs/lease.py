@@ -1,6 +1,6 @@
 """The jobs that this process runs, held against others: one process at a time runs a job.
 
-`take` claims jobs, or tells who has them. While they run, `Leases.beat` writes what they are doing, at most once in ten
+`anabranch.jobs.taking` takes jobs, or tells who has them. While they run, `Leases.beat` writes what they are doing, at most once in ten
 seconds for each, and finds what others ask: to stop or restart a job, or to leave it to them.
 """
 
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from anabranch.errors import AnabranchError, JobTakenError, StorageError
 from anabranch.jobs.board import BEAT_SECONDS, SILENCE_SECONDS, Board, JobRecord
@@ -19,7 +18,10 @@ from anabranch.jobs.status import JobStatus, Process, State
 from anabranch.jobs.task import Ask
 
 _LOG = logging.getLogger(__name__)
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
+"""Between two looks whether a job that was left to another process has been taken."""
+_HEARD_SECONDS = 2 * SILENCE_SECONDS
+"""Who waits for a job that was left to it may wait for the silence of another process meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,9 @@ class Wanted:
     also: tuple[str, ...] = ()
     """Other keys under which a process may run it: of main and of a branch, once that branch is main."""
 
+    is_batch: bool = False
+    """Whether it has no stream among its sources: doing it twice writes its rows twice."""
+
     def __str__(self) -> str:
         return f"{self.kind} '{self.job}'"
 
@@ -47,8 +52,10 @@ class Leases:
     _held: dict[str, JobRecord] = field(default_factory=dict)
     """By job."""
     _asks: dict[str, tuple[Ask, str]] = field(default_factory=dict)
-    _left: dict[str, Process] = field(default_factory=dict)
-    """By job that others asked for: who did, as long as they have not taken it."""
+    _left: dict[str, tuple[Process, float]] = field(default_factory=dict)
+    """By job that others asked for, as long as they have not taken it: who did, and when last."""
+    _looked: float = 0.0
+    """When it was looked last whether those have taken it. Both by the clock that only goes forward."""
     _written: dict[str, float] = field(default_factory=dict)
     """When the record of a job was written last, by the clock that only goes forward."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -81,13 +88,68 @@ class Leases:
             return found
 
     def is_wanted(self, job: str) -> bool:
-        """Whether who asked for a job lives, as far as can be told: nobody else would run what is left to a dead one."""
+        """Whether who asked for a job lives, as far as can be told: nobody else would run what is left to a dead one.
+
+        Who waits asks again and again: one that has not for `_HEARD_SECONDS` is dead, or hangs. If it wakes up it finds the job taken back.
+        """
         with self._lock:
             return self._is_wanted(job)
 
     def _is_wanted(self, job: str) -> bool:
-        who = self._left.get(job)
-        return who is None or who.is_dead() is not True
+        if job not in self._left:
+            return True
+        who, when = self._left[job]
+        return who.is_dead() is not True and self.board.runtime.clock.monotonic() - when < _HEARD_SECONDS
+
+    def are_awaited(self) -> bool:
+        """Whether a job was left to a process that has not taken it yet: it may have to go on here. Asks the store once a second."""
+        clock = self.board.runtime.clock
+        left = self._left_over()
+        if left and clock.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._looked = clock.monotonic()
+            for job in left:
+                with suppress(AnabranchError):
+                    self._beat(job)
+            left = self._left_over()
+        return bool(left)
+
+    def _left_over(self) -> list[str]:
+        """Jobs that are over here, and that others have asked for and not taken, or want to go on."""
+        with self._lock:
+            over = [job for job, record in self._held.items() if record.is_over]
+            return [job for job in over if job in self._left or self._asks.get(job, ("",))[0] == "restart"]
+
+    def take_back(self, job: str) -> bool:
+        """Take a job that is over for this process again; False if another one has it.
+
+        By the next number: who has seen it end may be taking it at this moment, and one of the two gets the number.
+        """
+        with self._lock:
+            record = self._held.get(job)
+        if record is None or not record.is_over:
+            return record is not None
+        now, runtime = self.board.runtime.clock.now_millis(), self.board.runtime
+        status = None if record.status is None else replace(record.status, state=State.PAUSING, activity=None)
+        again = replace(
+            record,
+            number=record.number + 1,
+            token=runtime.ids.uuid(),
+            since_millis=now,
+            beat=0,
+            written_millis=now,
+            status=status,
+        )
+        try:
+            is_mine = self.board.claim(again)
+        except AnabranchError as error:
+            _LOG.warning("job '%s' is not taken back now: %s", job, error)
+            is_mine = False
+        with self._lock:
+            self._left.pop(job, None)
+            if is_mine:
+                self._held[job] = again
+                self._written[job] = runtime.clock.monotonic()
+        return is_mine
 
     def beat(self) -> None:
         """Write all records anew, and look for what others ask. Troubles of the store are left to the next beat."""
@@ -115,10 +177,12 @@ class Leases:
                 self._asks[job] = (what, str(who))
                 self._left.pop(job, None)
                 if what == "yield":
-                    self._left[job] = who
+                    self._left[job] = who, self.board.runtime.clock.monotonic()
             status, is_over = self._held[job].status, self._held[job].is_over
             if status is not None and status.state is State.TAKEN and not self._is_wanted(job):
-                self._asks[job] = ("restart", f"{self._left.pop(job)}, which died before it took it over")
+                who, _ = self._left.pop(job)
+                gone = "which died" if who.is_dead() else "which was not heard of any more"
+                self._asks[job] = ("restart", f"{who}, {gone} before it took it over")
         if not is_over:
             self._write(job)
 
@@ -191,145 +255,3 @@ class Leases:
             ended.set()
             thread.join()
             self.release()
-
-
-def take(
-    board: Board,
-    wanted: Sequence[Wanted],
-    *,
-    take_over: bool = False,
-    patience_seconds: float = 120.0,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Leases:
-    """Take jobs for this process: all of them or none.
-
-    Args:
-        wanted: the jobs.
-        take_over: ask other processes that run them to end them, all at once, after the batch they are at.
-
-    Raises `JobTakenError` if another process runs one of them.
-    """
-    leases, taking = Leases(board), _Taking(board, tell, patience_seconds if take_over else None)
-    # In one order for all, so that of two processes neither waits for what the other has while it has what that waits for.
-    wanted = sorted(wanted, key=lambda one: one.key)
-    try:
-        for one in wanted:
-            taking.look(one)
-        last = [taking.ended(one) for one in wanted]
-        for one, before in zip(wanted, last, strict=True):
-            while (mine := _claimed(board, one, before)) is None:
-                before = taking.ended(one)  # another process was quicker  # noqa: PLW2901
-            leases._held[one.job] = mine  # noqa: SLF001 - made here
-            leases._written[one.job] = board.runtime.clock.monotonic()  # noqa: SLF001 - likewise
-    except BaseException:  # also Ctrl-C
-        leases.release()
-        for record in taking.asked:
-            with suppress(AnabranchError):
-                _give_back(board, record)
-        raise
-    return leases
-
-
-@dataclass
-class _Taking:
-    """Waits until no process runs the jobs that are to be taken."""
-
-    board: Board
-    tell: Callable[[str], None]
-    patience: float | None
-    """Seconds in which a process that is asked for a job must end it; None if none is asked."""
-    asked: list[JobRecord] = field(default_factory=list)
-    """Records of the processes that were asked."""
-    _looked: dict[str, tuple[JobRecord, float]] = field(default_factory=dict)
-    """Records that were read first, by key, and when."""
-
-    def look(self, wanted: Wanted) -> None:
-        """Look who runs a job, and ask for it; for all of them before any is waited for."""
-        for one in _under_each_key(wanted):
-            before = self.board.newest(one.key)
-            if before is None or before.is_over or before.process.is_dead():
-                continue
-            self._looked[one.key] = before, self.board.runtime.clock.monotonic()
-            if self.patience is not None:
-                self._ask(one, before)
-
-    def ended(self, wanted: Wanted) -> JobRecord | None:
-        """Wait until no process runs a job, and return the record of the last one that did. Raises `JobTakenError`."""
-        last: JobRecord | None = None
-        for one in _under_each_key(wanted):
-            last = self._ended(one)
-        return last
-
-    def _ended(self, one: Wanted) -> JobRecord | None:
-        clock, end = self.board.runtime.clock, None
-        while True:
-            before = self.board.newest(one.key)
-            if before is not None and before.process.is_dead() is None and not before.is_over:
-                self.tell(f"{one} was run by {before.process}: waiting to see whether it still is")
-            if before is None or not self.board.is_alive(before, self._since(before)):
-                return before
-            if self.patience is None:
-                raise _taken_error(one, before)
-            if end is None:
-                end = clock.monotonic() + self.patience
-                self._ask(one, before)
-            elif clock.monotonic() >= end:
-                raise _unanswered_error(one, before, self.patience)
-            self.board.runtime.sleeper.sleep(_LOOK_SECONDS)
-
-    def _since(self, record: JobRecord) -> float | None:
-        """Return when a record was read first, if it has not been written since; else None."""
-        first, when = self._looked.get(record.key, (None, None))
-        return when if first is not None and first.last_write == record.last_write else None
-
-    def _ask(self, one: Wanted, record: JobRecord) -> None:
-        """Ask the process that runs a job to end it, once."""
-        if any((before.key, before.number) == (record.key, record.number) for before in self.asked):
-            return
-        self.tell(f"asking {record.process} to end {one} after the batch it is at")
-        self.asked.append(record)
-        self.board.ask(record, "yield")
-
-
-def _under_each_key(wanted: Wanted) -> Iterator[Wanted]:
-    """Yield a job under each key by which a process may run it; its own comes last."""
-    for key in (*wanted.also, wanted.key):
-        yield replace(wanted, key=key)
-
-
-def _claimed(board: Board, one: Wanted, before: JobRecord | None) -> JobRecord | None:
-    """Take a job after the process that ran it last; None if another one was quicker."""
-    now, number = board.runtime.clock.now_millis(), 1 if before is None else before.number + 1
-    mine = JobRecord(
-        *(one.key, number, Process.own(), board.runtime.ids.uuid(), now, one.job, one.sink),
-        written_millis=now,
-    )
-    return mine if board.claim(mine) else None
-
-
-def _give_back(board: Board, record: JobRecord) -> None:
-    """Have a process go on with a job that it was asked to end in vain: nobody else would run it."""
-    if board.is_asked(record, "yield"):
-        board.withdraw(record, "yield")
-    elif max(board.numbers(record.key), default=0) == record.number:
-        board.ask(record, "restart")
-
-
-def _unanswered_error(one: Wanted, record: JobRecord, patience: float) -> JobTakenError:
-    return JobTakenError(
-        f"{one} is run by {record.process} since {_since(record)}; asked to end it, it did not within {patience:.0f} s",
-        hint="it goes on there. Look with `anabranch jobs`: it may be at a long batch (a longer --stop-limit waits longer). If the "
-        "process hangs, kill it, and run this again: nothing is lost or written twice.",
-    )
-
-
-def _since(record: JobRecord) -> str:
-    return datetime.fromtimestamp(record.since_millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _taken_error(one: Wanted, record: JobRecord) -> JobTakenError:
-    return JobTakenError(
-        f"{one} is run by {record.process} since {_since(record)}",
-        hint=f"`anabranch run ... --take-over` ends it there, after the batch it is at, and goes on here; `anabranch stop "
-        f"{one.job}` only ends it.",
-    )

@@ -107,10 +107,12 @@ class RunningQuery:
             self._pins.reached(self._done_last.positions)
         return self._done_last
 
-    def stop(self, *, is_urgent: Callable[[], bool]) -> None:
+    def stop(self, *, is_urgent: Callable[[], bool]) -> bool:
         self._wait_for_batch(is_urgent)
+        has_ended = not self._query.isActive
         self._query.stop()
         self._finish()
+        return has_ended
 
     def _wait_for_batch(self, is_urgent: Callable[[], bool]) -> None:
         """Wait until the current batch is done, if there is one and it does not become urgent meanwhile."""
@@ -183,7 +185,7 @@ class RunningBatch:
     def progress(self) -> Progress | None:
         return None
 
-    def stop(self, *, is_urgent: Callable[[], bool]) -> None:
+    def stop(self, *, is_urgent: Callable[[], bool]) -> bool:
         clock = self._runtime.clock
         end = clock.monotonic() + self._patience
         while self._thread.is_alive() and not is_urgent() and clock.monotonic() < end:
@@ -198,6 +200,7 @@ class RunningBatch:
             with suppress(Exception):  # it may have ended by itself
                 self._cancel()
             self._thread.join(_CANCEL_AGAIN_SECONDS)  # between two calls of Spark there is nothing to cancel
+        return self._error is None
 
     def _do(self) -> None:
         try:

@@ -41,8 +41,8 @@ class SeenJob:
     pid: int
     since_millis: int
     state: str
-    """``running``, ``idle``, ``starting``, ``stuck``, ``pausing``, ``held``, ``waiting``; ``gone`` if its process was killed, ``silent``
-    if it has not written its record for long; or how it ended."""
+    """``running``, ``idle``, ``starting``, ``stuck``, ``pausing``, ``held``, ``waiting``; ``gone`` if its process was killed, or left it to one
+    that has not come; ``silent`` if it has not written its record for long; or how it ended."""
     batch: int | None = None
     """The last finished one."""
     batch_millis: int | None = None
@@ -116,7 +116,8 @@ def is_long(silence_millis: int) -> bool:
 def _state(record: JobRecord, now: int) -> str:
     status = record.status
     if status is not None and record.is_over:
-        return status.state.value
+        is_nobodys = status.state is State.TAKEN and is_long(now - record.written_millis)
+        return "gone" if is_nobodys else status.state.value
     is_dead = record.process.is_dead()
     if is_dead:
         return "gone"
@@ -167,9 +168,14 @@ def ask(
         )
         raise NotFoundError(
             f"job '{job}' cannot be asked to {what}: {_why_not(known)}",
-            hint=f"there run: {', '.join(runs)}."
-            if runs
-            else "`anabranch jobs` lists what there is on this warehouse.",
+            hint=" ".join(
+                [
+                    *(["nobody runs it now: start it again with `anabranch run`."] if known else []),
+                    f"there run: {', '.join(runs)}."
+                    if runs
+                    else "`anabranch jobs` lists what there is on this warehouse.",
+                ]
+            ),
         )
     for one in alive:
         board.ask(one, what)
@@ -204,7 +210,7 @@ def _why_not(known: Sequence[JobRecord]) -> str:
 
 def _is_done(board: Board, before: JobRecord, what: Ask) -> bool:
     now = board.newest(before.key)
-    if now is None or now.number != before.number or now.process.is_dead():
+    if now is None or now.process.is_dead() or now.process != before.process:
         return True
     return now.is_over if what == "stop" else _is_restarted(before, now)
 

@@ -91,8 +91,7 @@ def run_jobs(
         stop=stop,
         on_status=tell,
         on_event=on_event,
-        asks=dict if leases is None else leases.asks,
-        is_wanted=(lambda _: True) if leases is None else leases.is_wanted,
+        others=leases,
         has_engine=partial(is_alive, lake.spark),
         is_away=partial(_is_away, lake),
         runtime=runtime,
@@ -128,19 +127,37 @@ def _tasks(jobs: Sequence[Job], batches: frozenset[str], runner: Runner) -> list
 
 
 @contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP break off the block as SIGINT does, so that what it has begun is undone. Main thread only."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with _handling(["SIGTERM", "SIGHUP"], interrupt):
+        yield
+
+
+@contextmanager
 def stopping() -> Iterator[Stop]:
     """Open a `Stop` that SIGINT, SIGTERM and SIGHUP trigger; a second one makes it urgent. Main thread only."""
     stop = Stop()
+    with _handling(["SIGINT", "SIGTERM", "SIGHUP"], lambda *_: stop.ask()):
+        yield stop
+
+
+@contextmanager
+def _handling(names: Sequence[str], handler: Callable[..., None]) -> Iterator[None]:
+    """Handle signals, as far as there are such, while the block runs; in a thread that is not the main one there are none."""
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield
         return
-    asking = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    before = {number: signal.signal(number, lambda *_: stop.ask()) for number in asking}
+    asking = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, handler) for number in asking}
     try:
-        yield stop
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
 
 
 def _check_fed(jobs: Sequence[Job], run: Run) -> None:

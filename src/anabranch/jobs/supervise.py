@@ -14,13 +14,13 @@ the replacement is taken back; then it goes on. Nothing here knows Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anabranch.errors import AnabranchError
 from anabranch.jobs.failure import as_ours, hint_of, verdict
 from anabranch.jobs.status import Activity, EventKind, JobStatus, RunEvent, State
-from anabranch.jobs.task import Ask, Correcting, Policy, RunningTask, Stop, Supervised, Task
+from anabranch.jobs.task import Correcting, Nobody, Others, Policy, RunningTask, Stop, Supervised, Task
 from anabranch.runtime import SYSTEM, Runtime
 
 _LOST = "Spark's JVM, which ran the job, is gone"
@@ -46,8 +46,7 @@ class Supervisor:
         on_event: Callable[[RunEvent], None] = lambda _: None,
         has_engine: Callable[[], bool] = lambda: True,
         is_away: Callable[[], bool] = lambda: False,
-        asks: Callable[[], Mapping[str, tuple[Ask, str]]] = dict,
-        is_wanted: Callable[[str], bool] = lambda _: True,
+        others: Others | None = None,
         poll_seconds: float = 0.25,
         runtime: Runtime = SYSTEM,
     ) -> None:
@@ -58,8 +57,7 @@ class Supervisor:
             policy: when they are started again.
             stop: asks for the end.
             on_status: told after every look at the jobs, with all of them, in order.
-            asks: returns, by job, what others ask since the last call, and who.
-            is_wanted: whether who asked for a job that has been ended for them still lives.
+            others: other processes, which ask for the jobs.
             has_engine: whether what runs the jobs is still there; asked after failures.
             is_away: whether their warehouse is not there just now; asked after failures that would be final.
             poll_seconds: between looks.
@@ -72,8 +70,7 @@ class Supervisor:
         self._on_event = on_event
         self._has_engine = has_engine
         self._is_away = is_away
-        self._asks = asks
-        self._is_wanted = is_wanted
+        self._others = others or Nobody()
         self._is_lost = False
         self._poll_seconds = poll_seconds
         self._runtime = runtime
@@ -103,7 +100,8 @@ class Supervisor:
         return tuple(one.status for one in self._all)
 
     def _are_over(self) -> bool:
-        return all(status.state.is_over for status in self.statuses)
+        """Whether nothing is left to do here: what was left to others and not taken yet may have to go on."""
+        return all(status.state.is_over for status in self.statuses) and not self._others.are_awaited()
 
     def _look(self, one: Supervised) -> None:
         match one.status.state:
@@ -288,13 +286,17 @@ class Supervisor:
 
     def _do_as_asked(self) -> None:
         """Stop or restart single jobs, or leave them to other processes."""
-        asked = self._asks()
+        asked = self._others.asks()
         for one in self._all:
             what, who = asked.get(one.task.job, (None, ""))
             if what is None:
                 continue
             if one.status.state.is_over:
-                if what == "restart" and one.status.state in RESTARTED:
+                if (
+                    what == "restart"
+                    and one.status.state in RESTARTED
+                    and self._others.take_back(one.task.job)
+                ):
                     self._restart(one, who)
                     self._tell()
                 continue
@@ -306,7 +308,7 @@ class Supervisor:
                 continue  # it had come to its end, or failed
             if what == "restart":
                 self._restart(one, who)
-            elif what == "yield" and not self._is_wanted(one.task.job):
+            elif what == "yield" and not self._others.is_wanted(one.task.job):
                 self._restart(one, f"the death of {who}, which had asked for it")
             elif what == "yield":
                 self._become(one, State.TAKEN, message=f"{who} took it over")
@@ -342,7 +344,11 @@ class Supervisor:
                 if one.status.state.is_over:
                     return
                 message = one.status.message
-            running.stop(is_urgent=self._stop.is_urgent)
+            if running.stop(is_urgent=self._stop.is_urgent):
+                self._watch(one)
+                if one.status.state.is_over:
+                    return
+                message = one.status.message
             self._note_progress(one)
         except Exception as error:  # a failure to end one must not prevent the others
             message = as_ours(error).message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -59,9 +59,48 @@ class RunningTask(Protocol):
         """The last batch that is done, if there is one."""
         ...
 
-    def stop(self, *, is_urgent: Callable[[], bool]) -> None:
-        """End it after the batch it is at, or at once as soon as `is_urgent` says so. May raise: it ends nevertheless."""
+    def stop(self, *, is_urgent: Callable[[], bool]) -> bool:
+        """End it after the batch it is at, or at once as soon as `is_urgent` says so; return whether it came to its own end.
+
+        May raise: it ends nevertheless.
+        """
         ...
+
+
+class Others(Protocol):
+    """Other processes, which ask for the jobs of this one."""
+
+    def asks(self) -> Mapping[str, tuple[Ask, str]]:
+        """Return, by job, what was asked since the last call, and by whom."""
+        ...
+
+    def is_wanted(self, job: str) -> bool:
+        """Whether who asked for a job lives, as far as can be told: nobody else would run what is left to a dead one."""
+        ...
+
+    def are_awaited(self) -> bool:
+        """Whether a job was left to a process that has not taken it yet, and may not come to that."""
+        ...
+
+    def take_back(self, job: str) -> bool:
+        """Take a job that is over for this process again; False if another one has it."""
+        ...
+
+
+class Nobody:
+    """No other process knows of the jobs."""
+
+    def asks(self) -> Mapping[str, tuple[Ask, str]]:
+        return {}
+
+    def is_wanted(self, job: str) -> bool:
+        return True
+
+    def are_awaited(self) -> bool:
+        return False
+
+    def take_back(self, job: str) -> bool:
+        return True
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import JobTakenError
 from anabranch.jobs.board import Board
-from anabranch.jobs.lease import Leases, Wanted, take
+from anabranch.jobs.lease import Leases, Wanted
 from anabranch.jobs.records import is_long
 from anabranch.jobs.status import JobStatus, Process, State
+from anabranch.jobs.taking import take
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage.open import open_storage
 

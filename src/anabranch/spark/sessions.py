@@ -19,7 +19,7 @@ from anabranch.spark.context.attached import remember
 from anabranch.spark.context.registering import register
 from anabranch.spark.context.running import context_of
 from anabranch.spark.context.tables import absolute
-from anabranch.spark.deploy.start import check_master
+from anabranch.spark.deploy.start import check_master, no_jvm_left
 from anabranch.spark.kafka.source import kafka_source_with
 from anabranch.spark.lineage.lookups import answer
 from anabranch.spark.source.data_source import source_with
@@ -105,7 +105,7 @@ def session(
     os.environ.setdefault(_PYTHON_VARIABLE, sys.executable)
     for key, value in {**(_DEFAULTS if remote is None else {}), **conf}.items():
         builder = builder.config(key, value)
-    with _python_of_tasks(conf.get(_PYTHON)):
+    with _python_of_tasks(conf.get(_PYTHON)), no_jvm_left():
         spark = builder.getOrCreate()
     attach(spark, warehouse, catalog=catalog, options=options)
     _speed_up_checkpoints(spark)

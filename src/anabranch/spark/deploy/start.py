@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import socket
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 
 from anabranch.errors import InvalidInputError, NotFoundError
 
@@ -30,6 +31,34 @@ _CAUSES: Final = tuple(
     )
 )
 _CLASS: Final = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
+
+
+@contextmanager
+def no_jvm_left() -> Iterator[None]:
+    """End a JVM that is being started in the block if the block is broken off: it would wait for ever for whoever started it.
+
+    PySpark removes the file in which the JVM is to say where it is reached; the JVM fails to write it, and does not end of that.
+    """
+    from pyspark import SparkContext, java_gateway
+
+    gateway: Any = java_gateway
+    started: list[subprocess.Popen[bytes]] = []
+    popen = gateway.Popen
+
+    def noting(*words: Any, **how: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*words, **how))
+        return started[-1]
+
+    gateway.Popen = noting
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and SparkContext._gateway is None:  # noqa: SLF001 - nobody else tells
+            for process in started:
+                process.kill()
+        raise
+    finally:
+        gateway.Popen = popen
 
 
 def check_local_folders(conf: Mapping[str, object]) -> None:
