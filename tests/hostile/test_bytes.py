@@ -178,6 +178,7 @@ def test_a_few_mutations_of_every_kind(pristine, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(0)  # each mutation has its own
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_mutations(pristine, tmp_path, kind):
     outcomes = _attacked(pristine, tmp_path, kind, LONG_DATA if kind == "data" else LONG)

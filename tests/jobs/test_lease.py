@@ -310,6 +310,32 @@ def test_what_has_to_go_on_is_awaited_although_it_was_left_after_that_was_asked(
     assert leases.take_back("clean")
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_job_is_taken_back_once_the_store_answers(board, monkeypatch, is_stored):
+    leases = take(board, [CLEAN])
+    leases.note([running()])
+    board.ask(record_of(board), "restart")
+    leases.note([replace(running(), state=State.TAKEN)])
+    leases.beat()
+    claim = Board.claim
+
+    def fails(self, record):
+        if is_stored:
+            claim(self, record)
+        raise StorageError("it is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(Board, "claim", fails)
+        assert not leases.take_back("clean")
+    assert leases.are_awaited()
+    assert leases.asks()["clean"][0] == "restart"
+    assert leases.take_back("clean")
+    leases.note([running(2)])
+    leases.beat()
+    assert leases.asks() == {}, "it is its own"
+    assert (record_of(board).number, record_of(board).status.batch) == (2, 2)
+
+
 def test_a_batch_job_that_ends_while_it_is_asked_for_is_not_done_again(board):
     batch = replace(CLEAN, is_batch=True)
     first = take(board, [batch])

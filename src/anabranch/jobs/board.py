@@ -51,7 +51,7 @@ class JobRecord(JsonFile):
     number: Annotated[int, Stored(apart=True)]
     process: Process
     token: str
-    """Unique to this run."""
+    """Of the run, which has another number if it takes the job back."""
     since_millis: Annotated[int, MOMENT]
     """When the process took the job."""
     job: str

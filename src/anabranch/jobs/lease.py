@@ -129,27 +129,33 @@ class Leases:
         if record is None or not record.is_over:
             return record is not None
         now, runtime = self.board.runtime.clock.now_millis(), self.board.runtime
-        status = None if record.status is None else replace(record.status, state=State.PAUSING, activity=None)
+        status = None if record.status is None else replace(record.status, state=State.PAUSING, message=None)
         again = replace(
             record,
             number=record.number + 1,
-            token=runtime.ids.uuid(),
             since_millis=now,
             beat=0,
             written_millis=now,
             status=status,
         )
         try:
-            is_mine = self.board.claim(again)
+            is_mine = self.board.claim(again) or self._is_own(again)
         except AnabranchError as error:
-            _LOG.warning("job '%s' is not taken back now: %s", job, error)
-            is_mine = False
+            _LOG.warning("job '%s' is not taken back now, and will be: %s", job, error)
+            with self._lock:
+                self._asks.setdefault(job, ("restart", "this process"))
+            return False
         with self._lock:
             self._left.pop(job, None)
             if is_mine:
                 self._held[job] = again
                 self._written[job] = runtime.clock.monotonic()
         return is_mine
+
+    def _is_own(self, record: JobRecord) -> bool:
+        """Whether it was stored although the store did not say so."""
+        there = self.board.newest(record.key)
+        return there is not None and (there.number, there.token) == (record.number, record.token)
 
     def beat(self) -> None:
         """Write all records anew, and look for what others ask. Troubles of the store are left to the next beat."""
