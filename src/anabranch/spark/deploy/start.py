@@ -1,4 +1,4 @@
-"""Why Spark's JVM did not start: its own words, and what is looked at beforehand because it says nothing of it."""
+"""How Spark's JVM starts, and why it did not: its own words, and what is looked at beforehand because it says nothing of it."""
 
 from __future__ import annotations
 
