@@ -181,12 +181,18 @@ def test_a_process_that_does_not_end_a_job_keeps_it(board):
         take(board, [CLEAN], take_over=True, patience_seconds=30)
 
 
-def test_who_gives_up_waiting_takes_back_what_it_asked(board):
+def test_who_gives_up_waiting_takes_back_what_it_asked(board, monkeypatch):
     paused = take(board, [CLEAN])
     paused.note([running()])
     with pytest.raises(JobTakenError) as refused:
         take(board, [CLEAN], take_over=True, patience_seconds=30)
     assert "kill it" in refused.value.hint
+    assert "it goes on there" in refused.value.hint
+    with monkeypatch.context() as frozen:
+        frozen.setattr(Board, "silence_millis", lambda *_: 60_000)
+        with pytest.raises(JobTakenError, match="asked to end it") as refused:
+            take(board, [CLEAN], take_over=True, patience_seconds=30)
+    assert "not written for 60 s: the process is paused, or hangs" in refused.value.hint
     assert "--take-over" not in refused.value.hint, "it was just tried"
     paused.beat()
     assert paused.asks() == {}, "nobody would run the job"
@@ -256,6 +262,17 @@ def test_a_job_that_is_taken_back_at_that_moment_is_asked_for_again(board):
     assert record_of(board).number == 3
     assert not holder.take_back("clean"), "it is the other's now"
     taken.release()
+
+
+def test_a_process_that_ends_one_job_after_the_other_has_the_time_for_all_of_them(board):
+    first = take(board, [CLEAN, DAILY])
+    statuses = {job: JobStatus(job, f"db.{job}", State.RUNNING) for job in ("clean", "daily")}
+    first.note(statuses.values())
+    time = board.runtime.clock
+    for moment, job in ((55, "daily"), (110, "clean")):
+        time.planned.append((moment, lambda job=job: first.note([replace(statuses[job], state=State.TAKEN)])))
+    take(board, [CLEAN, DAILY], take_over=True, patience_seconds=60)
+    assert 110 <= time.now < 112
 
 
 def test_who_waits_asks_again_where_another_one_took_back_what_both_had_asked(board):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from anabranch.errors import AnabranchError, JobTakenError, StorageError
-from anabranch.jobs.board import BEAT_SECONDS, Board, JobRecord
+from anabranch.jobs.board import BEAT_SECONDS, SILENCE_SECONDS, Board, JobRecord
 from anabranch.jobs.lease import Leases, Wanted
 from anabranch.jobs.status import Process
 
@@ -61,7 +61,7 @@ class _Taking:
     board: Board
     tell: Callable[[str], None]
     patience: float | None
-    """Seconds in which a process that is asked for a job must end it; None if none is asked."""
+    """Seconds in which a process that is asked for a job must end it, for each that it is asked for; None if none is asked."""
     asked: list[JobRecord] = field(default_factory=list)
     """Records of the processes that were asked."""
     _asked_last: float = 0.0
@@ -89,7 +89,7 @@ class _Taking:
         return last
 
     def _ended(self, one: Wanted) -> JobRecord | None:
-        clock, end = self.board.runtime.clock, None
+        clock, end, patience = self.board.runtime.clock, None, 0.0
         while True:
             before = self.board.newest(one.key)
             if before is not None and before.process.is_dead() is None and not before.is_over:
@@ -102,9 +102,11 @@ class _Taking:
                 raise _taken_error(one, before)
             # Another one, if the job was taken back, or was taken by somebody else.
             if self._ask(one, before) or end is None:
-                end = clock.monotonic() + self.patience
+                # A process ends one job after the other, each within its limit.
+                patience = self.patience * sum(other.process == before.process for other in self.asked)
+                end = clock.monotonic() + patience
             elif clock.monotonic() >= end:
-                raise _unanswered_error(one, before, self.patience)
+                raise _unanswered_error(one, before, patience, self.board.silence_millis(before) / 1000)
             self._ask_again()
             self.board.runtime.sleeper.sleep(_LOOK_SECONDS)
 
@@ -174,11 +176,13 @@ def _claimed(board: Board, one: Wanted, before: JobRecord | None) -> JobRecord |
     return mine if board.claim(mine) else None
 
 
-def _unanswered_error(one: Wanted, record: JobRecord, patience: float) -> JobTakenError:
+def _unanswered_error(one: Wanted, record: JobRecord, patience: float, silent: float) -> JobTakenError:
+    hangs = f"its record was not written for {silent:.0f} s: the process is paused, or hangs."
+    goes_on = "it goes on there. Look with `anabranch jobs`: it may be at a long batch (a longer --stop-limit waits longer)."
     return JobTakenError(
         f"{one} is run by {record.process} since {_since(record)}; asked to end it, it did not within {patience:.0f} s",
-        hint="it goes on there. Look with `anabranch jobs`: it may be at a long batch (a longer --stop-limit waits longer). If the "
-        "process hangs, kill it, and run this again: nothing is lost or written twice.",
+        hint=f"{hangs if silent > SILENCE_SECONDS else goes_on} If the process hangs, kill it, and run this again: nothing is lost or "
+        "written twice.",
     )
 
 
