@@ -327,6 +327,38 @@ def test_what_has_to_go_on_is_awaited_although_it_was_left_after_that_was_asked(
     assert leases.take_back("clean")
 
 
+def test_a_beat_while_a_job_is_taken_back_does_not_let_go_of_it(board, monkeypatch):
+    leases = take(board, [CLEAN])
+    leases.note([running()])
+    leases.note([replace(running(), state=State.TAKEN)])
+    claim = Board.claim
+
+    def and_beat(self, record):
+        done = claim(self, record)
+        leases.beat()
+        return done
+
+    monkeypatch.setattr(Board, "claim", and_beat)
+    assert leases.take_back("clean")
+    leases.note([running(7)])
+    leases.beat()
+    assert leases.asks() == {}
+    assert (record_of(board).number, record_of(board).status.batch) == (2, 7)
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.ENDED, State.STOPPED])
+def test_nobody_waits_until_a_job_is_taken_that_is_over_by_itself(board, state):
+    """Who waits for other jobs asks again for this one too."""
+    leases = take(board, [CLEAN])
+    leases.note([running()])
+    board.ask(record_of(board), "yield")
+    leases.beat()
+    leases.note([replace(running(), state=state)])
+    board.ask(record_of(board), "yield")
+    leases.beat()
+    assert not leases.are_awaited()
+
+
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_a_job_is_taken_back_once_the_store_answers(board, monkeypatch, is_stored):
     leases = take(board, [CLEAN])

@@ -72,6 +72,11 @@ class JobRecord(JsonFile):
         return self.status is not None and self.status.state.is_over
 
     @property
+    def is_left(self) -> bool:
+        """Whether the process has left the job to another one."""
+        return self.status is not None and self.status.state is State.TAKEN
+
+    @property
     def has_ended(self) -> bool:
         """Whether the job came to its own end."""
         return self.status is not None and self.status.state is State.ENDED

@@ -168,28 +168,37 @@ class Leases:
                 _LOG.debug("the record of job '%s' is not written now: %s", job, error)
 
     def _beat(self, job: str) -> None:
+        """Beat for a job, from either of two threads: each may find that the other has let go of it."""
         with self._lock:
-            record = self._held[job]
+            record = self._held.get(job)
+        if record is None:
+            return
         if max(self.board.numbers(record.key), default=0) > record.number:
             taken = self.board.newest(record.key)
+            if taken is not None and taken.token == record.token:
+                return  # it is being taken back
             with self._lock:
-                self._asks[job] = ("yield", "another process" if taken is None else str(taken.process))
-                del self._held[job]
                 self._left.pop(job, None)
+                now = self._held.get(job)
+                if now is not None and now.number == record.number:  # not one that was taken back meanwhile
+                    self._asks[job] = ("yield", "another process" if taken is None else str(taken.process))
+                    del self._held[job]
             return
         asked = self.board.asked(record)
         with self._lock:
+            record = self._held.get(job)
+            if record is None:
+                return
             for what, who in asked.items():
                 self._asks[job] = (what, str(who))
                 self._left.pop(job, None)
-                if what == "yield":
+                if what == "yield" and (record.is_left or not record.is_over):
                     self._left[job] = who, self.board.runtime.clock.monotonic()
-            status, is_over = self._held[job].status, self._held[job].is_over
-            if status is not None and status.state is State.TAKEN and not self._is_wanted(job):
+            if record.is_left and not self._is_wanted(job):
                 who, _ = self._left.pop(job)
                 gone = "which died" if who.is_dead() else "which was not heard of any more"
                 self._asks[job] = ("restart", f"{who}, {gone} before it took it over")
-        if not is_over:
+        if not record.is_over:
             self._write(job)
 
     def _write(self, job: str) -> None:
