@@ -38,6 +38,14 @@ def slowly(k):
 CTRL_C = b"\x03"
 
 
+def with_tables(folder):
+    """A lake with a table to read and one to write."""
+    lake = anabranch.connect(str(folder / "warehouse"))
+    for table in ("events", "copies"):
+        lake.create_table(f"db.{table}", "k BIGINT")
+    return lake
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "ask",
@@ -48,9 +56,7 @@ CTRL_C = b"\x03"
     ],
 )
 def test_a_batch_under_way_is_finished(tmp_path, ask):
-    lake = anabranch.connect(str(tmp_path / "warehouse"))
-    for table in ("events", "copies"):
-        lake.create_table(f"db.{table}", "k BIGINT")
+    lake = with_tables(tmp_path)
     lake.table("db.events").append([{"k": 1}])
     (tmp_path / "jobs.py").write_text(JOBS)  # which needs a session to be loaded, and a module beside it
     (tmp_path / "slow_of_signals.py").write_text(BESIDE)
@@ -91,9 +97,7 @@ def jvms_of(pid):
     ],
 )
 def test_asked_while_spark_starts_nothing_was_done_and_no_jvm_stays(tmp_path, ask):
-    lake = anabranch.connect(str(tmp_path / "warehouse"))
-    for table in ("events", "copies"):
-        lake.create_table(f"db.{table}", "k BIGINT")
+    lake = with_tables(tmp_path)
     code = "@anabranch.job('copies', sources={'events': 'db.events'}, sink='db.copies')\ndef copies(events):\n    return events\n"
     (tmp_path / "jobs.py").write_text(f"import anabranch\n\n{code}")
     words = [sys.executable, "-m", "anabranch", "-w", lake.url, "run", str(tmp_path / "jobs.py")]
@@ -138,9 +142,7 @@ def copies(events):
     ids=["batch at the limit", "batch asked twice", "stream asked twice"],
 )
 def test_work_that_does_not_end_is_ended_at_the_limit_or_when_asked_again(tmp_path, source, limit, times):
-    lake = anabranch.connect(str(tmp_path / "warehouse"))
-    for table in ("events", "copies"):
-        lake.create_table(f"db.{table}", "k BIGINT")
+    lake = with_tables(tmp_path)
     lake.table("db.events").append([{"k": 1}])
     (tmp_path / "jobs.py").write_text(HANGING.replace("SOURCE", source))
     (tmp_path / "slow_of_hanging.py").write_text(BESIDE.replace("sleep(3)", "sleep(600)"))
@@ -168,9 +170,7 @@ def copies(events):
 @pytest.mark.spark
 @pytest.mark.long
 def test_a_second_run_is_refused_takes_over_loses_its_jvm_and_its_reader(tmp_path):
-    lake = anabranch.connect(str(tmp_path / "warehouse"))
-    for table in ("events", "copies"):
-        lake.create_table(f"db.{table}", "k BIGINT")
+    lake = with_tables(tmp_path)
     lake.table("db.events").append([{"k": 1}])
     (tmp_path / "jobs.py").write_text(COPY)
     words = ["-w", lake.url, "run", str(tmp_path / "jobs.py"), "--master", "local[1]"]
