@@ -2,12 +2,16 @@
 
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from anabranch.errors import NotFoundError, StorageError
 from anabranch.jobs.source import check_kept, check_rereadable
 from anabranch.jobs.source import topic as topic_source
+from anabranch.kafka.client import ClientConfig
+from anabranch.kafka.cluster import Cluster
 from anabranch.kafka.fetch import RangeReader
 from anabranch.kafka.offsets import OffsetRange, TopicPartition
 from anabranch.kafka.options import settings_of
@@ -135,6 +139,34 @@ def test_the_broker_went_backwards(own_broker, reads, caplog):
     own_broker.produce(topic, numbers(5))
     assert going_on.follow(position)[0] == numbers(5)
     assert "the brokers lost records they had acknowledged" in caplog.text
+
+
+def test_questions_wait_for_a_broker_that_leaves_the_cluster(own_broker, reads):
+    """A broker that stops cleanly says that it has gone: the client lets go of it, and of what waited for it."""
+    topic = own_broker.new_topic(1)
+    own_broker.produce(topic, numbers(0))
+    where = TopicPartition(topic, 0)
+    config = ClientConfig.of({"bootstrap.servers": own_broker.bootstrap})
+    restarted = threading.Event()
+
+    def ask():
+        cluster = Cluster(config, patience_seconds=60)
+        try:
+            while not restarted.is_set():
+                assert cluster.latest([where]) == {where: 1}
+        finally:
+            cluster.close()
+
+    with ThreadPoolExecutor() as pool:
+        asking = [pool.submit(ask) for _ in range(6)]
+        try:
+            for _ in range(5):
+                own_broker.restart()
+                time.sleep(0.2)
+        finally:
+            restarted.set()
+        for asked in asking:
+            asked.result()
 
 
 def test_a_clean_restart_between_and_within_batches(own_broker, reads):

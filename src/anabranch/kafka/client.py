@@ -65,7 +65,18 @@ _PROGRAMS = frozenset(
 into a warehouse, can set options, and must not run programs by them."""
 
 
-_SILENCE = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_CACHE"}
+_SILENCE = {
+    "_TRANSPORT",
+    "_ALL_BROKERS_DOWN",
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_RESOLVE",
+    "_WAIT_CACHE",
+    "_DESTROY_BROKER",
+    "_NODE_UPDATE",
+}
+"""No broker answered. The last two: the one asked has left the cluster, as a broker that stops cleanly says of itself
+before it goes, or has another address now; what waited for it is given back."""
 _PASSING = {
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_FOR_PARTITION",
