@@ -76,7 +76,7 @@ def test_a_filter_on_the_key_finds_what_reading_everything_finds_in_many_histori
 def _check_filters(kinds, partitioned, steps, filters):
     names = [f"k{i}" for i in range(len(kinds))]
     table = make_table(
-        f"memory://spread{next(_names)}",
+        f"memory://spread-buckets{next(_names)}",
         schema=", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
         + ", p STRING, i INT",
         partition_by=["p"] if partitioned else [],

@@ -337,6 +337,41 @@ def test_a_rollback_whose_hold_was_let_go_is_not_acknowledged(table, clock):
     assert ids_of(through(table)) == [0, 1, 2]
 
 
+def test_what_others_build_on_in_the_moment_it_is_taken_back_stays(table, clock):
+    """The newest when it was looked at, and no longer when it is removed: history has no hole."""
+    table.append(rows(1, 2))
+    table.overwrite(rows(3, 1))
+
+    def sleeps(_):
+        clock.now += 2 * DAY
+        for tag in [t for t in table.context.storage.list("tag") if "rollback" in t.path]:
+            table.context.storage.delete(tag.path)
+
+    slow = through(
+        table,
+        run("before", "put_if_absent", sleeps, where="*snapshot-4"),
+        run("before", "delete", lambda _: through(table).append(rows(9, 1)), where="*snapshot-4"),
+    )
+    with pytest.raises(anabranch.CommitOutcomeUnknownError, match="FILES_LET_GO"):
+        slow.rollback(2)
+    found = through(table)
+    assert [snapshot.id for snapshot in found.snapshots()] == [5, 4, 3, 2, 1]
+    assert ids_of(found) == [0, 1, 2, 9]
+
+
+def test_a_batch_that_others_build_on_in_the_moment_it_is_taken_back_stays(table, clock):
+    identity, before = CommitIdentity("job@1", 7), files_of(table)
+    table.commit(Append(written(table, 1, 3)), identity=identity)
+    for path in files_of(table) - before:
+        table.context.storage.delete(path)
+    again = through(
+        table, run("before", "delete", lambda _: through(table).append(rows(9, 1)), where="*snapshot-2")
+    )
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_CLEANED_AWAY"):
+        again.commit(Append(written(again, 1, 3)), identity=identity)
+    assert [snapshot.id for snapshot in through(table).snapshots()] == [3, 2, 1]
+
+
 def files_of(table):
     """Paths of the data files in the store."""
     return {info.path for info in table.context.storage.list("bucket-0")}

@@ -138,6 +138,8 @@ class Commit(Act):
 
     def failed(self, process, error):
         super().failed(process, error)
+        if any(entry.is_away for entry in self.made):
+            raise Violation(f"{self} took away what others have built on")
         if isinstance(error, CommitOutcomeUnknownError):
             return
         if [entry for entry in self.made if entry not in self.taken]:

@@ -35,6 +35,8 @@ class Entry:
     """Whether files of it were away when it was put; then it must be taken back, or they must be brought back."""
     is_broken: bool = False
     """Whether another engine took files of it, and died before it removed it."""
+    is_away: bool = False
+    """Whether its own act, which fails, has taken it away though others built on it: it must put it back."""
 
 
 @dataclass
@@ -164,7 +166,10 @@ class Model(Held):
     def _put(self, line, branch, number, change):
         content, act = json.loads(change.new.data), act_of(change)
         stamp, head = stamp_of(content), line.head
-        known = self.rows_of.get(stamp)
+        known, there = self.rows_of.get(stamp), line.find(number)
+        if there is not None and there.is_away and there.stamp == stamp:
+            there.is_away = False
+            return
         if line.lost:
             self._put_back(line, branch, number, content)
             return
@@ -321,6 +326,9 @@ class Model(Held):
             line.entries.pop(0)
             entry.is_expired = True
             line.expired[number] = entry.stamp
+        elif taken_back:
+            entry.is_away = True
+            return
         else:
             at = line.entries.index(entry)
             copied = all(below.act is not None and below.act.copies_past for below in line.entries[:at])
@@ -353,7 +361,7 @@ class Model(Held):
         """Everything that must be readable, by a name for people."""
         for branch, line in self.lines.items():
             for entry in line.entries:
-                if entry.is_broken or (entry.is_unsettled and not entry.act.is_acknowledged):
+                if entry.is_away or entry.is_broken or (entry.is_unsettled and not entry.act.is_acknowledged):
                     continue
                 yield f"snapshot {entry.id} of '{branch}'", entry.stamp, entry.content
         for path, content in self.tags.items():

@@ -6,6 +6,11 @@ files. So a commit whose files are older than a fraction of that period checks t
 its snapshot and once more after it: a cleaning that removes them in between had read the refs before.
 
 What our own cleaning took lies in a quarantine folder for as long again and is brought back.
+
+A snapshot whose files are gone is taken back, unless others have built on it. They may do so between the look and the
+removal. So the number above is looked at once more when it is removed: who put a snapshot there before the removal may
+have been told that it is committed, and gets back what that was built on; who puts one later looks for its base
+(`in_history`) and commits again.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from anabranch.format.records.layout import ORPHANS_FOLDER, tag_name_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Conflict
-from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.parallel import each
 
@@ -84,6 +89,26 @@ def lost_files_of(context: TableContext, snapshot: Snapshot) -> tuple[list[str],
         paths += files
         lost = lost_files(context, files)
     return lost, len(paths)
+
+
+def take_back(context: TableContext, snapshot: Snapshot) -> bool:
+    """Remove a snapshot whose files are gone if it is the newest; False if others built on it."""
+    snapshots = context.snapshots
+    newest = snapshots.head(snapshot)
+    if newest is None or newest.stamp != snapshot.stamp:
+        return False
+    if delete_snapshot(
+        context, snapshot
+    ):  # else it was rolled back, and its number may be another one's by now
+        above = snapshots.find(snapshot.id + 1)
+        if above is not None and snapshots.follows(snapshot, above):
+            # Where its number is taken, the writer of the one above is told that its base is gone.
+            path = context.layout.snapshot_path(snapshot.id)
+            return not context.storage.put_if_absent(path, snapshot.to_json())
+        # Not before: from a hint below it, others would not find what somebody put above it meanwhile.
+        if snapshots.hinted_id() == snapshot.id:
+            snapshots.take_back_hint(snapshot.id - 1)
+    return True
 
 
 def lost_conflict(context: TableContext, lost: Sequence[str], total: int) -> Conflict:

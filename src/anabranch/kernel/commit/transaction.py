@@ -39,10 +39,10 @@ from anabranch.kernel.commit.base import Action, Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict, stored_schema_conflict
 from anabranch.kernel.commit.in_history import stays_in_history
 from anabranch.kernel.commit.leftovers import displace, withdraw
-from anabranch.kernel.commit.presence import lost_conflict, lost_files_of
+from anabranch.kernel.commit.presence import lost_conflict, lost_files_of, take_back
 from anabranch.kernel.commit.watermark import Claim
 from anabranch.kernel.log.branch_log import check_still_there
-from anabranch.kernel.log.context import TableContext, delete_snapshot
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
 from anabranch.kernel.log.lost_pointers import check_snapshot_writable
 from anabranch.kernel.log.parallel import reading
@@ -315,17 +315,15 @@ def _check_still_present(context: TableContext, snapshot: Snapshot, attempts: At
     attempts.in_doubt = True
     try:
         lost, total = attempts.lost_files()
-        head = context.snapshots.head(snapshot) if lost else None
-        if head is not None and head.stamp == snapshot.stamp:
-            delete_snapshot(context, snapshot)  # it may be rolled back by now, and its number another one's
+        is_taken_back = bool(lost) and take_back(context, snapshot)
     except AnabranchError as error:
         raise _unknown_outcome(context, snapshot, error) from error
     if lost:
-        conflict = lost_conflict(context, lost, total)
-        if head is None or head.stamp != snapshot.stamp:
-            raise _unknown_outcome(context, snapshot, _refusal(conflict))
+        refusal = _refusal(lost_conflict(context, lost, total))
+        if not is_taken_back:
+            raise _unknown_outcome(context, snapshot, refusal)
         attempts.in_doubt = False
-        raise _refusal(conflict)
+        raise refusal
     attempts.in_doubt = False
 
 
@@ -339,11 +337,8 @@ def _took_back(context: TableContext, identity: CommitIdentity, made: Snapshot) 
     lost, total = lost_files_of(context, made)
     if not lost or context.snapshots.find(made.id) is None:
         return False  # all files exist, or it is just expiring
-    head = context.snapshots.head(made)
-    if head is None or head.stamp != made.stamp:
+    if not take_back(context, made):
         raise _refusal(lost_conflict(context, lost, total))
-    context.snapshots.take_back_hint(made.id - 1)
-    delete_snapshot(context, made)
     return True
 
 
