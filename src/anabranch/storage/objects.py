@@ -13,6 +13,7 @@ from obstore.exceptions import AlreadyExistsError as NameTakenError
 from obstore.exceptions import PreconditionError
 
 from anabranch.errors import NotFoundError, OptionError, StorageError, UnsupportedFeatureError
+from anabranch.forked import Unforked
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.storage import names
 from anabranch.storage.object_errors import (
@@ -31,6 +32,7 @@ from anabranch.storage.settings import settings_for
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
+    from obstore.store import ObjectStore
 
 # Requests at a time of one call that makes many.
 _PARALLEL: Final = 16
@@ -41,6 +43,8 @@ _BATCH: Final = 10_000
 # Tries of a conditional write whose answers stay ambiguous, and of a read whose answer breaks off, and seconds before the second one.
 _ATTEMPTS: Final = 5
 _FIRST_PAUSE: Final = 0.1
+
+_may_use_obstore: Final = Unforked("obstore")
 
 _LARGEST_COPY: Final = 5 << 30
 """Bytes up to which S3 copies an object in one request."""
@@ -65,8 +69,7 @@ class ObjectStorage:
         runtime: Runtime = SYSTEM,
     ) -> None:
         names.check_prefix(folder)
-        self._clients = clients
-        self._store = clients.patient
+        self._made = clients
         self._url = url
         self._root = folder
         self._options = options
@@ -109,6 +112,15 @@ class ObjectStorage:
         return (_reopen, (self._url, self._options, self._runtime))
 
     @property
+    def _clients(self) -> Clients:
+        _may_use_obstore()
+        return self._made
+
+    @property
+    def _store(self) -> ObjectStore:
+        return self._clients.patient
+
+    @property
     def url(self) -> str:
         return self._url
 
@@ -123,7 +135,7 @@ class ObjectStorage:
 
     def scoped(self, prefix: str) -> ObjectStorage:
         return ObjectStorage(
-            self._clients,
+            self._made,
             url=names.join(self._url, prefix),
             folder=self._folder(prefix),
             options=self._options,

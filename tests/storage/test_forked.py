@@ -1,0 +1,73 @@
+"""A forked process says what is wrong, in place of waiting for threads that are not there."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import anabranch
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+
+PROGRAM = """
+import os, faulthandler, warnings
+import anabranch
+warnings.simplefilter("ignore")  # newer Pythons warn of any fork beside threads
+table = anabranch.connect({url!r}, options={options!r}).table("db.t")
+{before}
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(60, exit=True)
+    try:
+        print(table.scan("id > 0").to_arrow().num_rows, "rows", flush=True)
+        os._exit(0)
+    except anabranch.UnsupportedFeatureError as error:
+        print(error.message, error.hint, flush=True)
+        os._exit(3)
+status = os.waitpid(child, 0)[1]
+print(table.scan("id > 0").to_arrow().num_rows, "rows in the parent")
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def forked(url, options, before):
+    program = textwrap.dedent(PROGRAM).format(url=url, options=options, before=before)
+    return subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture
+def local(tmp_path):
+    make(str(tmp_path), {})
+    return str(tmp_path), {}
+
+
+def make(url, options):
+    table = anabranch.connect(url, options=options).create_table("db.t", "id BIGINT")
+    table.append([{"id": 0}, {"id": 1}])
+
+
+def test_a_process_forked_before_the_first_read_reads(local):
+    done = forked(*local, before="")
+    assert (done.returncode, done.stdout) == (0, "1 rows\n1 rows in the parent\n"), done.stderr
+
+
+def test_one_forked_after_it_says_so(local):
+    done = forked(*local, before="table.scan().to_arrow()")
+    assert done.returncode == 3, done.stderr
+    assert "was forked from" in done.stdout
+    assert "the threads of Polars do not outlive a fork" in done.stdout
+    assert "multiprocessing.get_context('spawn')" in done.stdout
+    assert done.stdout.endswith("1 rows in the parent\n")
+
+
+@pytest.mark.s3
+def test_one_forked_after_a_request_to_an_object_store_says_so(s3_server):
+    url = s3_server.new_url()
+    make(url, s3_server.options)
+    done = forked(url, s3_server.options, before="")  # opening a table has asked for it
+    assert done.returncode == 3, done.stderr
+    assert "the threads of obstore do not outlive a fork" in done.stdout
