@@ -394,3 +394,82 @@ def test_a_job_is_restarted_also_one_that_was_given_up():
     assert story.started[0].stops == [True]
     again = ["pausing", "running"]
     assert story.states("a") == ["running", *again, *again, "failed", *again, "stopped"]
+
+
+def left_both(board):
+    """A process that has left two jobs to another one."""
+    leases = take(board, [CLEAN, DAILY])
+    statuses = {job: JobStatus(job, f"db.{job}", State.RUNNING) for job in ("clean", "daily")}
+    leases.note(statuses.values())
+    board.runtime.clock.planned.append((1, leases.beat))
+    for moment, job in ((2, "daily"), (3, "clean")):
+        done = replace(statuses[job], state=State.TAKEN)
+        board.runtime.clock.planned.append((moment, lambda done=done: leases.note([done])))
+    return leases
+
+
+@pytest.mark.parametrize("error", [StorageError("it is away"), KeyboardInterrupt()])
+def test_who_takes_one_job_and_then_fails_gives_it_back(board, monkeypatch, error):
+    first, claim = left_both(board), Board.claim
+
+    def fails(self, record):
+        if record.key == "daily":
+            raise error
+        return claim(self, record)
+
+    with monkeypatch.context() as away:
+        away.setattr(Board, "claim", fails)
+        with pytest.raises(type(error)):
+            take(board, [CLEAN, DAILY], take_over=True)
+    assert record_of(board).number == 2, "it was taken"
+    assert first.are_awaited()
+    assert {job: what for job, (what, _) in first.asks().items()} == {"clean": "restart", "daily": "restart"}
+    assert all(first.take_back(job) for job in ("clean", "daily"))
+    assert (record_of(board).number, board.newest("daily").number) == (3, 2)
+    assert record_of(board).process == Process.own()
+    first.note([running(1)])
+    first.beat()
+    assert first.asks() == {}
+
+
+def test_a_job_counts_as_taken_once_its_taker_has_all_that_it_wants(board):
+    first = left_both(board)
+    second = take(board, [CLEAN, DAILY], take_over=True)
+    assert record_of(board).is_begun
+    board.runtime.clock.now += 2
+    assert not first.are_awaited(), "it is not kept up"
+    second.release()
+
+
+def test_what_was_taken_by_one_that_died_before_it_had_all_goes_on(board, monkeypatch):
+    """On another machine: nobody can tell but by its silence."""
+    leases, time = take(board, [CLEAN]), board.runtime.clock
+    leases.note([running()])
+    with monkeypatch.context() as other:
+        other.setattr(Process, "own", lambda: ELSEWHERE)
+        board.ask(record_of(board), "yield")
+        leases.beat()
+        leases.note([replace(running(), state=State.TAKEN)])
+        taken = replace(record_of(board), number=2, process=ELSEWHERE, token="other", beat=0, status=None)
+        assert board.claim(taken)
+    time.now += 2 * SILENCE_SECONDS - 1
+    assert leases.are_awaited()
+    assert "clean" not in {job for job, (what, _) in leases.asks().items() if what == "restart"}
+    time.now += 2
+    assert leases.are_awaited()
+    assert leases.asks()["clean"][0] == "restart"
+    assert leases.take_back("clean")
+    assert record_of(board).number == 3
+    board.write(replace(taken, beat=1))  # it wakes up, and finds at its next look that the job is another's
+    assert record_of(board).number == 3
+
+
+def test_what_its_taker_has_begun_is_not_taken_back(board):
+    leases = take(board, [CLEAN])
+    leases.note([running()])
+    leases.note([replace(running(), state=State.TAKEN)])
+    taken = replace(record_of(board), number=2, process=ELSEWHERE, token="other", beat=0, status=None)
+    assert board.claim(taken)
+    board.write(replace(taken, beat=1))
+    assert not leases.take_back("clean")
+    assert record_of(board).number == 2

@@ -67,6 +67,11 @@ class JobRecord(JsonFile):
         return self.number, self.beat
 
     @property
+    def is_begun(self) -> bool:
+        """Whether the process has written it since it took the job: it has all the jobs that it wanted."""
+        return self.beat > 0 or self.status is not None
+
+    @property
     def is_over(self) -> bool:
         """Whether the process has let go of the job."""
         return self.status is not None and self.status.state.is_over

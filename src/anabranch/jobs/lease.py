@@ -130,16 +130,16 @@ class Leases:
             return record is not None
         now, runtime = self.board.runtime.clock.now_millis(), self.board.runtime
         status = None if record.status is None else replace(record.status, state=State.PAUSING, message=None)
-        again = replace(
-            record,
-            number=record.number + 1,
-            since_millis=now,
-            beat=0,
-            written_millis=now,
-            status=status,
-        )
+        again = replace(record, since_millis=now, beat=0, written_millis=now, status=status)
         try:
-            is_mine = self.board.claim(again) or self._is_own(again)
+            there = self.board.newest(record.key) or record
+            again = replace(again, number=max(record.number, there.number) + 1)
+            if there.token == record.token and there.number > record.number:
+                again, is_mine = there, True  # the store did not say so, the time before
+            elif there.number > record.number and there.is_begun and not there.is_left:
+                is_mine = False
+            else:
+                is_mine = self.board.claim(again) or self._is_own(again)
         except AnabranchError as error:
             _LOG.warning("job '%s' is not taken back now, and will be: %s", job, error)
             with self._lock:
@@ -177,6 +177,9 @@ class Leases:
             taken = self.board.newest(record.key)
             if taken is not None and taken.token == record.token:
                 return  # it is being taken back
+            if taken is not None and record.is_left and (taken.is_left or not taken.is_begun):
+                self._wait_for(job, taken)
+                return
             with self._lock:
                 self._left.pop(job, None)
                 now = self._held.get(job)
@@ -200,6 +203,15 @@ class Leases:
                 self._asks[job] = ("restart", f"{who}, {gone} before it took it over")
         if not record.is_over:
             self._write(job)
+
+    def _wait_for(self, job: str, taken: JobRecord) -> None:
+        """See whether who has taken a job that was left to it gets the others that it wants: else it goes on here."""
+        with self._lock:
+            self._left.setdefault(job, (taken.process, self.board.runtime.clock.monotonic()))
+            if taken.is_left or not self._is_wanted(job):
+                self._left.pop(job)
+                gone = "gave it back" if taken.is_left else "died, or is not heard of, before it began it"
+                self._asks[job] = ("restart", f"{taken.process}, which {gone}")
 
     def _write(self, job: str) -> None:
         now = self.board.runtime.clock.now_millis()
@@ -239,15 +251,21 @@ class Leases:
             hint="it goes on there; nothing more is done here.",
         )
 
-    def release(self) -> None:
-        """Let go of jobs that never came to a status."""
+    def begin(self, jobs: Sequence[str]) -> None:
+        """Write the records of jobs, now that this process has all that it wanted; what fails is left to the next beat."""
+        for job in jobs:
+            with suppress(AnabranchError):
+                self._write(job)
+
+    def release(self, given_back: Sequence[str] = ()) -> None:
+        """Let go of jobs that never came to a status; those that are given back go on where they were."""
         left = []
         with self._lock:
             for job, record in self._held.items():
                 if not record.is_over:
-                    over = record.status or JobStatus(job, record.sink, State.STOPPED)
-                    status = replace(over, state=State.STOPPED, activity=None)
-                    self._held[job] = replace(record, status=status)
+                    state = State.TAKEN if job in given_back else State.STOPPED
+                    over = record.status or JobStatus(job, record.sink, state)
+                    self._held[job] = replace(record, status=replace(over, state=state, activity=None))
                     left.append(job)
         for job in left:
             with suppress(AnabranchError):

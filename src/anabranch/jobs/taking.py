@@ -1,7 +1,8 @@
 """Taking jobs for this process, from others that run them if they are asked for: all of them or none.
 
 A process that ends a job because it was asked for waits until it is taken, and goes on with it where that does not come about. Whose a
-job is, is decided by who claims the next number of its record: both who waits for it, and who takes it back, claim that one.
+job is, is decided by who claims the next number of its record: both who waits for it, and who takes it back, claim that one. Who takes
+several claims one after the other, and writes the records anew once it has them all. Where it fails or dies before that, it has none.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def take(
     leases, taking = Leases(board), _Taking(board, tell, patience_seconds if take_over else None)
     # In one order for all, so that of two processes neither waits for what the other has while it has what that waits for.
     wanted = sorted(wanted, key=lambda one: one.key)
+    left: list[str] = []
+    """Jobs that were taken from processes which wait to see that they are."""
     try:
         for one in wanted:
             taking.look(one)
@@ -47,8 +50,11 @@ def take(
                 before = taking.ended(one)  # another process was quicker  # noqa: PLW2901
             leases._held[one.job] = mine  # noqa: SLF001 - made here
             leases._written[one.job] = board.runtime.clock.monotonic()  # noqa: SLF001 - likewise
+            if before is not None and before.is_left:
+                left.append(one.job)
+        leases.begin(left)
     except BaseException:  # also Ctrl-C
-        leases.release()
+        leases.release(given_back=left)
         taking.give_back()
         raise
     return leases
