@@ -31,6 +31,7 @@ from anabranch.format.rows.partition_path import partition_label, value_text
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.transaction import CommitRequest, commit
+from anabranch.kernel.log.branch_log import newest_schema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import EXPIRED_PARTITIONS_PROPERTY
 from anabranch.kernel.log.seals import check_open
@@ -95,8 +96,7 @@ def expire_partitions(
     if age is None:
         return PartitionExpiry(dry_run=dry_run)
     for _ in range(_TRIES):
-        schema = context.schemas.latest()
-        assert schema is not None, "an open table has a schema"
+        schema = newest_schema(context)
         if not schema.partition_keys and older_than_millis is not None:
             raise InvalidInputError(
                 f"'{context.title}' has no partitions that could expire",

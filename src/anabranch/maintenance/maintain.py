@@ -11,6 +11,7 @@ from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.expiry.expire import Expiry
 from anabranch.kernel.expiry.missing_refs import check_main_there
+from anabranch.kernel.log.branch_log import newest_schema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.repair.health import Finding, health
 from anabranch.kernel.replacement.release import Releases, release_due
@@ -90,8 +91,7 @@ def maintain(
 
 def _left(context: TableContext, options: Mapping[str, str], *, is_done: bool) -> tuple[Finding, ...]:
     """Return what health finds and these steps do not fix."""
-    schema = context.schemas.latest()
-    assert schema is not None, "an open table has a schema"
+    schema = newest_schema(context)
     try:
         found = health(context, context.snapshots.head(), schema, {**schema.options, **options}).findings
     except AnabranchError:  # the steps are done; problems are left to `verify`

@@ -18,6 +18,7 @@ from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label, partition_path
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.compaction.selection import Partitions, live_files, select_partitions
+from anabranch.kernel.log.branch_log import newest_schema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.parallel import each
@@ -46,8 +47,7 @@ def mark_partition_done(context: TableContext, partitions: Partitions) -> tuple[
 
     The folders of partitions are those of all branches, so `context` must be main.
     """
-    schema = context.schemas.latest()
-    assert schema is not None, "an open table has a schema"
+    schema = newest_schema(context)
     if not _is_main(context):
         raise InvalidInputError(
             f"'{context.title}' is a branch, and its partitions lie in the folders of main's",
@@ -132,8 +132,7 @@ def _chosen(context: TableContext, partitions: Partitions, schema: TableSchema) 
 def _paths_of_live(context: TableContext) -> set[str]:
     """Return where the marks of the partitions lie that main has rows of."""
     main = main_of(context)
-    schema = main.schemas.latest()
-    assert schema is not None, "an open table has a schema"
+    schema = newest_schema(main)
     rows = live_files(main, main.snapshots.head()).df["partition"].unique().to_list()
     return {_named(row, schema)[1] for row in rows}
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.log.branch_log import check_still_the_same
+from anabranch.kernel.log.branch_log import check_still_the_same, check_table_there
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import reading
 from anabranch.option_kinds import parse_duration
@@ -228,6 +228,7 @@ class MaintenanceMethods(TableView):
         from anabranch.maintenance.verify import verify
 
         self._check_unpinned()
+        check_table_there(self._context)
         return verify(self._context, deep=deep, engine=self._engine, progress=progress or (lambda _: None))
 
     def repair(self, dry_run: bool = False, progress: Callable[[str], None] | None = None) -> Repair:

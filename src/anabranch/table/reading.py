@@ -16,6 +16,7 @@ from anabranch.expr.nodes import Predicate
 from anabranch.expr.parse import parse
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.branch_log import newest_schema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.scan.plan import Plan
 from anabranch.kernel.scan.request import ScanRequest
@@ -190,8 +191,7 @@ class ReadMethods(TableView):
         Raises what `scan` does; and when it is iterated over `NotFoundError` if what it is to begin with has expired
         or history does not go on from there, and `OptionError` at an overwrite.
         """
-        schema = self._follow().schemas.latest()
-        assert schema is not None, "an open table has a schema"
+        schema = newest_schema(self._follow())
         self._check_readable(schema, self._context.snapshots.head())
         asked = _given(
             {

@@ -9,6 +9,7 @@ from anabranch.errors import InvalidInputError
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.kernel.log.branch_log import check_still_there
 from anabranch.kernel.log.consumers import ConsumerLag, consumer_lags, forget_consumer, move_consumer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import located
@@ -32,7 +33,10 @@ class TagMethods(TableView):
 
     def tags(self, *, include_internal: bool = False) -> list[str]:
         """Return the names of this branch's tags, sorted; internal ones only if asked for."""
-        return [name for name in tag_names(self._follow()) if include_internal or not is_internal(name)]
+        found = tag_names(self._follow())
+        if not found:
+            check_still_there(self._context)
+        return [name for name in found if include_internal or not is_internal(name)]
 
     def savepoints(self, unread: OnUnread | None = None) -> list[Savepoint]:
         """Return the savepoints of this branch, by ascending number.
@@ -41,7 +45,10 @@ class TagMethods(TableView):
             unread: called with the name of each damaged one, of whatever branch, and its error; such savepoints are left out.
                 If None they raise `CorruptTableError`.
         """
-        return savepoints(self._follow(), unread)
+        found = savepoints(self._follow(), unread)
+        if not found:
+            check_still_there(self._context)
+        return found
 
     @property
     def savepoint_manager(self) -> SavepointManager:
@@ -152,7 +159,10 @@ class TagMethods(TableView):
             unread: called with the name of each damaged one and its error; such consumers are left out. If None they raise
                 `CorruptTableError`.
         """
-        return consumer_lags(self._follow(), unread)
+        found = consumer_lags(self._follow(), unread)
+        if not found:
+            check_still_there(self._context)
+        return found
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> int:
         """Make a consumer read that snapshot next, or the next commit if None; return which that is.

@@ -151,7 +151,10 @@ class TableView:
 
     def branches(self) -> list[str]:
         """Names of the branches besides main."""
-        return branch_names(self._context)
+        found = branch_names(self._context)
+        if not found:
+            check_still_there(self._context)
+        return found
 
     def _newest(self) -> tuple[Snapshot | None, TableSchema]:
         """Return the newest snapshot and the schema for it, or those of the pinned moment.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import NotFoundError, WarehouseMissingError
 from anabranch.format.records.fork import DELETING_FILE, FORK_FILE
-from anabranch.format.records.layout import MAIN_BRANCH, branch_name_of
+from anabranch.format.records.layout import MAIN_BRANCH, Layout, branch_name_of
 from anabranch.format.records.main_pointer import former_main_of
+from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.names import fits_file
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, main_of
 from anabranch.kernel.log.parallel import reading
+from anabranch.storage.open import local_folder
 
 
 class BranchState(StrEnum):
@@ -86,8 +89,14 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
 
 
 def check_still_there(branch: TableContext) -> None:
-    """Raise `NotFoundError` if the branch was deleted since it was opened; for branches without snapshots."""
-    if branch.branch is not None and state_of(branch) is not BranchState.READY:
+    """Raise `NotFoundError` if the table or branch is not there any more; for whoever finds nothing in it.
+
+    `WarehouseMissingError` if the folder above it is gone as well, as where a disk or mount is away.
+    """
+    if branch.branch is None:
+        check_table_there(branch)
+    elif state_of(branch) is not BranchState.READY:
+        check_table_there(branch)  # it may be all of it
         if branch.main_generation is not None:
             raise NotFoundError(
                 f"branch '{branch.branch}', which is main of '{branch.name}', is not there: somebody deleted or renamed it",
@@ -97,6 +106,32 @@ def check_still_there(branch: TableContext) -> None:
             f"branch '{branch.branch}' of '{branch.name}' was deleted since it was opened",
             hint="what it merged into main stays; `branches` lists those there are.",
         )
+
+
+def check_table_there(context: TableContext) -> None:
+    """Raise as `check_still_there` if nothing is left of the whole table."""
+    own = Layout()
+    if any(True for folder in (own.schema_folder, own.snapshot_folder) for _ in context.storage.list(folder)):
+        return
+    folder = local_folder(context.storage.url)
+    if folder is not None and not Path(folder).parents[1].is_dir():
+        raise WarehouseMissingError(
+            f"the warehouse of '{context.name}' was there and is gone: {Path(folder).parents[1]}",
+            hint="if its disk or mount is away, mount it again: nothing is lost by that.",
+        )
+    raise NotFoundError(
+        f"table '{context.name}' is not there any more: there is no schema in {context.storage.url}",
+        hint="it was dropped or renamed since it was opened (`tables` lists those there are), or its disk or mount is away.",
+    )
+
+
+def newest_schema(context: TableContext) -> TableSchema:
+    """Return the newest schema of an open table. Raises as `check_still_there`."""
+    found = context.schemas.latest()
+    if found is None:
+        check_still_there(context)
+    assert found is not None, "a table or branch has a schema"
+    return found
 
 
 def check_still_the_same(branch: TableContext) -> None:
