@@ -408,3 +408,19 @@ def test_a_fenced_job_goes_on_with_the_work_of_a_run_that_has_ended(hands_over, 
     story.at(20, story.stop.ask)
     assert story.run() == {"b": State.STOPPED if hands_over else State.FENCED}
     assert len(story.started) == starts
+
+
+def test_a_job_that_cannot_be_watched_is_stopped_before_it_starts_again():
+    """It may go on: two of them would write the same checkpoint."""
+
+    def unreadable(fake):
+        fake.progress = unread
+
+    def unread():
+        raise AssertionError("what it left cannot be read")
+
+    story = Story().job("a", unreadable, ending)
+    story.run()
+    first, second = story.started
+    assert (first.stops, first.active) == ([False], False)
+    assert second.stops == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeVar
 
-from anabranch.errors import NotFoundError, UnsupportedFeatureError
+from anabranch.errors import NotFoundError, StorageError, UnsupportedFeatureError
 from anabranch.jobs.board import Board, JobRecord
 from anabranch.jobs.checkpoint import check_places
 from anabranch.jobs.job import Job
@@ -20,6 +22,7 @@ from anabranch.jobs.taking import take
 from anabranch.jobs.task import Policy, Stop
 from anabranch.jobs.trigger import Schedule, with_trigger
 from anabranch.lake import Lake, connect
+from anabranch.runtime import Runtime
 from anabranch.storage.open import open_storage
 
 __all__ = [
@@ -36,6 +39,8 @@ __all__ = [
     "with_trigger",
 ]
 
+
+T = TypeVar("T")
 
 _TAKE_OVER_SECONDS = 45.0
 """Beyond the limit of a stop: until the other process looks, and until it has ended."""
@@ -158,12 +163,35 @@ def _leases(
     """Take the jobs for this process. One whose table is not there is left out: its start tells."""
     lake = connect(warehouse)
     board = Board(open_storage(lake.url, lake.storage_options))
-    held = [*board.all()]
-    wanted = [one for job in jobs if (one := _wanted(job, lake, how, held)) is not None]
-    if wanted:
-        board.sweep()
+
+    def look() -> list[Wanted]:
+        held = [*board.all()]
+        wanted = [one for job in jobs if (one := _wanted(job, lake, how, held)) is not None]
+        if wanted:
+            board.sweep()
+        return wanted
+
+    wanted = _patiently(look, schedule, tell, board.runtime)
     patience = schedule.patience_seconds + _TAKE_OVER_SECONDS
     return take(board, wanted, take_over=take_over, patience_seconds=patience, tell=tell)
+
+
+def _patiently(look: Callable[[], T], schedule: Schedule, tell: Callable[[str], None], runtime: Runtime) -> T:
+    """Look again for as long as the store is away, as running jobs do: a machine may start before its store.
+
+    Who asks for what is there now gets the error: somebody waits for the answer.
+    """
+    for tries in count(1):
+        try:
+            return look()
+        except StorageError as error:
+            if not error.retryable or schedule.trigger is not None:
+                raise
+            if tries == 1:
+                tell(f"{error.message}; tried again until the store answers")
+            pause = schedule.policy.pause(tries, runtime.ids.jitter(), passing=True)
+            runtime.sleeper.sleep(pause)
+    raise AssertionError("it is counted without end")
 
 
 def _wanted(job: Job, lake: Lake, how: Run, held: Sequence[JobRecord]) -> Wanted | None:

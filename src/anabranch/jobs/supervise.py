@@ -15,6 +15,7 @@ the replacement is taken back; then it goes on. Nothing here knows Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from anabranch.errors import AnabranchError
@@ -174,8 +175,10 @@ class Supervisor:
             if is_active:
                 self._note_activity(one, one.running.activity())
             error = one.running.failure()
-        except Exception as lost:  # who runs it is gone
+        except Exception as lost:  # who runs it is gone, or what it left cannot be read
             is_active, error = False, lost
+            with suppress(Exception):  # it may go on, and its next start must not be beside it
+                one.running.stop(is_urgent=lambda: True)
         if is_active:
             return
         if error is None:

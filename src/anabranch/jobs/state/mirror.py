@@ -40,9 +40,13 @@ class StateMirror:
 
     @property
     def copy(self) -> Storage:
-        """Rooted at the copy of this query's checkpoint. The copy of a query that was lost stays until there is one."""
+        """Rooted at the copy of this query's checkpoint. The copy of a query that was lost stays until there is one.
+
+        Raises `NotFoundError` if the checkpoint does not tell its query: somebody has removed it.
+        """
         query = query_of(self.checkpoint)
-        assert query is not None, "it was started"
+        if query is None:
+            raise NotFoundError(f"there is no metadata in the checkpoint at {self.checkpoint.url} any more")
         return self.copies.scoped(query)
 
     def look(self, *, now: bool = False) -> None:
