@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 import anabranch
@@ -97,6 +98,33 @@ def test_how_times_are_spelled(lake, columns, keys, options, rows, left):
     table.expire_partitions()
     last = keys if isinstance(keys, str) else keys[-1]
     assert {row[last] for row in table.scan().to_arrow().to_pylist()} == left
+
+
+FAR = {"before": -719_529, "after": 2_932_897}
+"""The last day of the year -1 and the first of the year 10000, in days since 1970."""
+
+
+def far_value(kind, days):
+    """A column of one value, and an old one beside it."""
+    if kind == "DATE":
+        return pa.array([days, 0], pa.int32()).cast(pa.date32())
+    zone = "UTC" if kind == "TIMESTAMP_LTZ" else None
+    return pa.array([days * 86_400_000_000, 0], pa.int64()).cast(pa.timestamp("us", zone))
+
+
+@pytest.mark.parametrize("strategy", ["values-time", "update-time"])
+@pytest.mark.parametrize("days", FAR.values(), ids=FAR)
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMP_LTZ"])
+def test_a_year_that_python_does_not_have_stops_no_other(lake, clock, kind, days, strategy):
+    table = table_of(lake, f"id BIGINT, d {kind}", "d", expiration_time="1 d", expiration_strategy=strategy)
+    table.append(pa.table({"id": [1, 2], "d": far_value(kind, days)}))
+    clock.now += 2 * DAY
+    done = table.expire_partitions()
+    assert [found.partition[:12] for found in done.partitions] == ["d=1970-01-01"]
+    assert done.timeless == 1
+    assert table.scan(columns=["id"]).to_arrow()["id"].to_pylist() == [1]
+    table.maintain()
+    assert table.scan().count() == 1
 
 
 def test_by_the_newest_file(lake, clock):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import polars as pl
 
@@ -20,8 +21,10 @@ from anabranch.errors import (
     CommitRetriesExhaustedError,
     InvalidInputError,
     OptionError,
+    PredicateError,
     SealedBranchError,
     StorageError,
+    UnsupportedFeatureError,
 )
 from anabranch.expr.nodes import Column, ColumnExpression, Predicate, all_of, any_of
 from anabranch.format.records.entry_frame import EntryFrame
@@ -29,6 +32,7 @@ from anabranch.format.records.snapshot import CommitIdentity, Snapshot, Snapshot
 from anabranch.format.rows.binary_row import decode_row
 from anabranch.format.rows.partition_path import partition_label, value_text
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.format.types.data_types import DataType
 from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import newest_schema
@@ -73,7 +77,7 @@ class PartitionExpiry:
     """The commit; None if nothing was due, and for a dry run."""
     dry_run: bool = False
     timeless: int = 0
-    """Partitions whose values stand for no time, and which never expire."""
+    """Partitions whose values stand for no time, or lie outside of the years 1 to 9999, and which never expire."""
 
     def __str__(self) -> str:
         would = "would be " if self.dry_run else ""
@@ -160,9 +164,11 @@ class _Due:
         timeless = 0
         for rows in _grouped(live, schema):
             time = _newest(rows, offset) if by_files else times.of(_texts(rows, schema))
-            timeless += time is None
-            if time is not None and time < limit:
-                found.append((_expired(rows, schema, time), rows["partition"][0], _condition(rows, schema)))
+            condition = None if time is None else _condition(rows, schema)
+            if time is None or condition is None:
+                timeless += 1
+            elif time < limit:
+                found.append((_expired(rows, schema, time), rows["partition"][0], condition))
         found.sort(key=lambda one: (one[0].time, one[0].partition))
         chosen = found[: PARTITION_EXPIRATION_MAX_NUM.of(options)]
         expired, partitions, conditions = zip(*chosen, strict=True) if chosen else ((), (), ())
@@ -182,10 +188,17 @@ def _grouped(live: EntryFrame, schema: TableSchema) -> list[pl.DataFrame]:
 def _texts(rows: pl.DataFrame, schema: TableSchema) -> dict[str, str | None]:
     fields = schema.partition_fields
     values = decode_row([f.type for f in fields], rows["partition"][0], where="a partition")
-    return {
-        f.name: None if value is None else value_text(f.type, value, legacy_names=False)
-        for f, value in zip(fields, values, strict=True)
-    }
+    return {f.name: _text(f.type, value) for f, value in zip(fields, values, strict=True)}
+
+
+def _text(data_type: DataType, value: Any) -> str | None:
+    """Return a value as text; None for null, and for one without a text, such as a date of the year 10000."""
+    if value is None:
+        return None
+    try:
+        return value_text(data_type, value, legacy_names=False)
+    except UnsupportedFeatureError:
+        return None
 
 
 def _newest(rows: pl.DataFrame, offset: timedelta) -> datetime | None:
@@ -209,18 +222,16 @@ def _expired(rows: pl.DataFrame, schema: TableSchema, time: datetime) -> Expired
     )
 
 
-def _condition(rows: pl.DataFrame, schema: TableSchema) -> Predicate:
+def _condition(rows: pl.DataFrame, schema: TableSchema) -> Predicate | None:
+    """Return what selects a partition; None if it has a date or time that conditions cannot name."""
     values = partition_values(rows["partition"].head(1), schema)
     try:
         return all_of(
             ColumnExpression(Column((name,))).same_as(column[0].as_py())
             for name, column in zip(values.column_names, values.columns, strict=True)
         )
-    except (OverflowError, ValueError) as error:  # Python has no dates before the year 1
-        raise OptionError(
-            f"a partition has a date that cannot be named: {error}",
-            hint="take it away with `replace`, by no rows where its partition is.",
-        ) from error
+    except (OverflowError, ValueError, PredicateError):  # conditions have the years 1 to 9999
+        return None
 
 
 _FIELDS = {
