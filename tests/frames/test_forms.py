@@ -333,6 +333,31 @@ def test_an_instant_is_compared_with_finer_ones_by_duckdb(tmp_path, precision):
     assert [row[0].timestamp() for row in found] == [dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()]
 
 
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("d < 'infinity'::date", [1, 2, 3]),
+        ("d > '-infinity'::date", [1, 2, 3]),
+        ("d < DATE '10000-01-01'", [1, 2]),
+        ("d >= DATE '10000-01-01'", [3]),
+        ("d = DATE '10000-01-01' OR d = DATE '2020-01-01'", [1, 3]),
+        ("ts < 'infinity'::timestamp AND d < DATE '2021-06-01'", [1, 2]),
+    ],
+)
+def test_sql_compares_with_dates_that_python_does_not_have(tmp_path, condition, ids):
+    lake = anabranch.connect(str(tmp_path))
+    table = lake.create_table("db.t", "id INT, x DOUBLE, d DATE, ts TIMESTAMP")
+    days = pa.array([18262, 18628, 2932897], pa.int32()).cast(pa.date32())
+    moments = pa.array([0, 1, 2], pa.timestamp("us"))
+    table.append(
+        pa.table({"id": pa.array([1, 2, 3], pa.int32()), "x": [1.0, 2.0, 3.0], "d": days, "ts": moments})
+    )
+    wanted = [(number,) for number in ids]
+    assert table.scan().to_duckdb().filter(condition).select("id").order("id").fetchall() == wanted
+    found = lake.sql(f"SELECT id FROM db.t WHERE {condition} ORDER BY id").to_arrow()
+    assert found["id"].to_pylist() == ids
+
+
 def test_names_that_polars_takes_for_patterns(tmp_path):
     lake = anabranch.connect(str(tmp_path))
     numbers = pa.table({"*": [1, 2], "^a.*$": [3, 4], "a1": [5, 6], "b": [7, 8]})

@@ -290,7 +290,12 @@ def _from_arrow(raw: Any) -> Value:
         return None
     if pa.types.is_timestamp(raw.type):
         return Timestamp(raw.value * NANOS_PER_UNIT[raw.type.unit], zoned=raw.type.tz is not None)
-    return to_value(raw.as_py())
+    try:
+        return to_value(raw.as_py())
+    except (OverflowError, ValueError) as error:
+        raise PredicateError(
+            f"a value of type {raw.type} in a filter lies outside of the years 1 to 9999"
+        ) from error
 
 
 RESERVED = frozenset({"AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "ESCAPE", "BETWEEN", "TRUE", "FALSE"})

@@ -19,7 +19,7 @@ from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.nodes import And, Column, Comparison, In, IsNull, Not, Or, Predicate
 from anabranch.format.types.arrow_types import fields_from_arrow, no_rows
 from anabranch.frames.duckdb_times import in_microseconds
-from anabranch.frames.expressions import parts_of
+from anabranch.frames.expressions import columns_of, parts_of
 from anabranch.frames.narrowing import Narrowing
 from anabranch.lineage.recording import TakingPart, captured
 
@@ -264,7 +264,7 @@ def _pushed(rows: Narrowing, filter: Any, *, nan_is_largest: bool) -> tuple[Narr
         keep = _keeping(part, rows.arrow_schema) if part is not None and nan_is_largest else None
         if keep is None:
             is_float = any(pa.types.is_floating(kind) for kind in _types(rows.arrow_schema))
-            if nan_is_largest and has_floats and is_float:
+            if nan_is_largest and has_floats and is_float and _names_floats(filter, rows.arrow_schema):
                 raise UnsupportedFeatureError(
                     f"a filter of DuckDB on {rows.title} is not understood, and by Arrow's rules NaN would be left out: {filter}",
                     feature="filter",
@@ -273,6 +273,12 @@ def _pushed(rows: Narrowing, filter: Any, *, nan_is_largest: bool) -> tuple[Narr
             return rows, lambda table: table.filter(filter)
         kept.append(keep)
     return rows, _one_after_the_other(kept) if kept else None
+
+
+def _names_floats(filter: Any, schema: pa.Schema) -> bool:
+    """Tell whether a filter that is not understood may test a floating point number."""
+    columns = columns_of(filter)
+    return columns is None or any(_is_floating(column.path, schema) for column in columns)
 
 
 def _keeping(predicate: Predicate, schema: pa.Schema) -> Kept | None:

@@ -49,6 +49,23 @@ def parts_of(expression: Any) -> list[n.Predicate | None]:
     return [_predicate(part) for part in _conjuncts(root)]
 
 
+def columns_of(expression: Any) -> list[n.Column] | None:
+    """Return the columns that a `pyarrow.compute` expression names; None if it is not understood."""
+    try:
+        return [*_columns(_tree(expression))]
+    except (pa.ArrowException, PredicateError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def _columns(part: Any) -> Iterator[n.Column]:
+    match part:
+        case n.Column():
+            yield part
+        case Call():
+            for argument in part.arguments:
+                yield from _columns(argument)
+
+
 def _predicate(part: Any) -> n.Predicate | None:
     try:
         return _translated(part)
