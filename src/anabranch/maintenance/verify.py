@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from anabranch.arrow.orc_file import OrcData
 from anabranch.arrow.parquet_file import ParquetData, RowGroup
 from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
+from anabranch.expr.values import NANOS_PER_DAY, NANOS_PER_UNIT
 from anabranch.format.records.layout import file_format_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
@@ -32,6 +34,8 @@ _FILES_AT_ONCE: Final = 16
 _ROWS_AT_ONCE: Final = 1 << 16
 _SYSTEM_COLUMNS: Final = ("_ROW_ID", "_SEQUENCE_NUMBER")
 """Columns of row tracking."""
+_UNITS: Final = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+"""Units of moments, as Parquet spells them."""
 _FORMATS: Final[dict[str, Callable[[Storage, SplitFile], DataFile]]] = {
     "parquet": ParquetData,
     "orc": OrcData,
@@ -264,7 +268,7 @@ class _Bounds:
     """A footer's statistics of a row group, by column."""
 
     columns: dict[str, tuple[Any, Any, int | None]]
-    """Least value, greatest value, and number of nulls, or None if unknown."""
+    """Least value, greatest value, and number of nulls, or None if unknown. Dates and moments are Arrow scalars."""
 
     @classmethod
     def of(cls, group: RowGroup) -> _Bounds:
@@ -277,7 +281,7 @@ class _Bounds:
             if statistics is None or not statistics.has_min_max:
                 continue
             nulls = statistics.null_count if statistics.has_null_count else None
-            found[name] = (statistics.min, statistics.max, nulls)
+            found[name] = (*_ends(statistics), nulls)
         return cls(found)
 
     def contradiction(self, rows: pa.Table) -> str | None:
@@ -289,10 +293,44 @@ class _Bounds:
             if nulls == 0 and column.null_count:
                 return f"column '{name}' has nulls, its footer says that it has none"
             try:
-                least, greatest = (pc.min_max(column)[end].as_py() for end in ("min", "max"))
-                if least is not None and (least < low or greatest > high):
-                    found, said = f"{least!r:.60} to {greatest!r:.60}", f"{low!r:.60} to {high!r:.60}"
+                least, greatest = (_plain(pc.min_max(column)[end]) for end in ("min", "max"))
+                if least is not None and (_order(least) < _order(low) or _order(greatest) > _order(high)):
+                    found, said = f"{_text(least)} to {_text(greatest)}", f"{_text(low)} to {_text(high)}"
                     return f"column '{name}' has values from {found}, its footer says {said}"
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 continue  # its type has no such bounds
         return None
+
+
+def _ends(statistics: Any) -> tuple[Any, Any]:
+    """Return the least and the greatest value of a footer; dates and moments as Arrow scalars of any year."""
+    logical = json.loads(statistics.logical_type.to_json())
+    kind = pa.date32() if logical["Type"] == "Date" else None
+    if logical["Type"] == "Timestamp":
+        kind = pa.timestamp(_UNITS[logical["timeUnit"]])
+    if kind is None:
+        return statistics.min, statistics.max
+    storage = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    low, high = (pa.scalar(end, storage).cast(kind) for end in (statistics.min_raw, statistics.max_raw))
+    return low, high
+
+
+def _plain(value: Any) -> Any:
+    """Return the Python value of an Arrow scalar, but a date or moment as it is: Python has only the years 1 to 9999."""
+    is_moment = pa.types.is_date32(value.type) or pa.types.is_timestamp(value.type)
+    return value if is_moment and value.is_valid else value.as_py()
+
+
+def _order(value: Any) -> Any:
+    """Return what values of a column are ordered by: of a date or moment its distance from 1970."""
+    if not isinstance(value, pa.Scalar):
+        return value
+    if pa.types.is_date32(value.type):
+        return (value.value * NANOS_PER_DAY,)
+    # A tuple, since no number may be compared with it: then the types differ, and nothing follows.
+    return (value.value * NANOS_PER_UNIT[value.type.unit],)
+
+
+def _text(value: Any) -> str:
+    text = value.cast(pa.string()).as_py() if isinstance(value, pa.Scalar) else repr(value)
+    return f"{text:.60}"
