@@ -28,6 +28,7 @@ from anabranch.expr.nodes import col
 from anabranch.expr.parse import parse
 from anabranch.format.types.arrow_types import to_arrow_schema
 from anabranch.format.types.data_types import Field
+from anabranch.format.types.python_rows import rows_of
 
 _EXACT = Context(prec=100)
 
@@ -148,7 +149,7 @@ class _OffendingGauge(_Gauge):
         self._count += is_wrong.true_count
         if is_wrong.true_count and len(self._sample) < m.SAMPLE_SIZE:
             wrong = rows.batch.select(self._shown).filter(is_wrong)
-            self._sample += wrong.slice(0, m.SAMPLE_SIZE - len(self._sample)).to_pylist()
+            self._sample += rows_of(wrong.slice(0, m.SAMPLE_SIZE - len(self._sample)))
 
     @property
     def found(self) -> m.Findings:
@@ -217,7 +218,7 @@ class _DuplicatesGauge(_Gauge):
         for part in self._counter.counted():
             is_repeated = part.left > 1
             count += int((part.left[is_repeated] - 1).sum())
-            sample += part.rows.filter(pa.array(is_repeated)).slice(0, m.SAMPLE_SIZE).to_pylist()
+            sample += rows_of(part.rows.filter(pa.array(is_repeated)).slice(0, m.SAMPLE_SIZE))
             del sample[m.SAMPLE_SIZE :]
         return m.Findings(count, m.sample_rows(sample))
 
@@ -240,7 +241,7 @@ def _missing_keys(wanted: m.MissingKeys, sides: Sides) -> m.Findings:
         for part in counter.counted():
             is_missing = (part.left > 0) & (part.right == 0)
             count += int(is_missing.sum())
-            sample += part.rows.filter(pa.array(is_missing)).slice(0, m.SAMPLE_SIZE).to_pylist()
+            sample += rows_of(part.rows.filter(pa.array(is_missing)).slice(0, m.SAMPLE_SIZE))
             del sample[m.SAMPLE_SIZE :]
     return m.Findings(count, m.sample_rows(sample))
 

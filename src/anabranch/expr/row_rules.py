@@ -27,6 +27,7 @@ from anabranch.expr.parse import parse
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types import data_types as t
 from anabranch.format.types.arrow_types import to_arrow_type
+from anabranch.format.types.python_rows import rows_of
 from anabranch.options import CHECK_PREFIX
 
 _NAME = re.compile(r"[\w-]{1,100}")
@@ -149,7 +150,7 @@ def _refuse_violations(check: RowCheck, rows: pa.Table) -> None:
         ) from error
     count = pc.sum(violated).as_py() or 0
     if count:
-        first = rows.filter(violated).slice(0, 1).to_pylist()[0]
+        first = rows_of(rows.filter(violated).slice(0, 1))[0]
         raise SchemaError(
             f"{count:,} of {rows.num_rows:,} rows violate the check '{check.name}', {check.condition}; the first of "
             f"them: {first}",

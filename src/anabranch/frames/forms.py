@@ -59,7 +59,15 @@ class Forms(ABC):
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas frame. Raises `UnsupportedFeatureError` if pandas is not installed."""
         needed("pandas", "a pandas frame")
-        return self._known(_to_pandas(self.to_arrow()))
+        rows = self.to_arrow()
+        try:
+            return self._known(_to_pandas(rows))
+        except (OverflowError, ValueError) as error:
+            raise UnsupportedFeatureError(
+                f"{_far_column(rows)} cannot become a column of pandas: {error}",
+                feature="python-date",
+                hint="use to_arrow() or to_polars(), which have dates of any year.",
+            ) from error
 
     def to_polars(self) -> pl.DataFrame | pl.LazyFrame:
         """Return all rows as a Polars frame."""
@@ -97,6 +105,20 @@ def _to_pandas(rows: pa.Table) -> pd.DataFrame:
         if name in own:
             frame.insert(position, name, own[name])
     return frame
+
+
+def _far_column(rows: pa.Table) -> str:
+    """Name the first column with a value that Python does not have, and its ends, for an error."""
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        try:
+            column.to_pylist()
+        except (OverflowError, ValueError):
+            if pa.types.is_nested(column.type):
+                return f"column '{name}'"
+            ends = pc.min_max(column)
+            low, high = (ends[end].cast(pa.string()).as_py() for end in ("min", "max"))
+            return f"column '{name}', with values from {low} to {high},"
+    return "a column"
 
 
 def _is_distinct(column: pa.ChunkedArray) -> bool:

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import SchemaError
+from anabranch.errors import SchemaError, UnsupportedFeatureError
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.prune import split_conjuncts
 from anabranch.format.text.names import name_list
@@ -71,10 +71,25 @@ def extreme(scan: Scan, column: str, which: Literal["min", "max"]) -> Any:
         )
     known = scan.answer([Aggregate(which, field)])
     if known is not None:
-        return known["a0"][0].as_py()
+        return _python_value(known["a0"][0], column)
     found = [_extreme(batch.column(0), which) for batch in scan.only_columns([field.name]).to_batches()]
     valid = [value for value in found if value.is_valid]
-    return _extreme(pa.array([v.as_py() for v in valid], valid[0].type), which).as_py() if valid else None
+    if not valid:
+        return None
+    values = pa.concat_arrays([pa.repeat(value, 1) for value in valid])
+    return _python_value(_extreme(values, which), column)
+
+
+def _python_value(value: pa.Scalar, column: str) -> Any:
+    """Return a value as a Python object. Raises `UnsupportedFeatureError` for a date that Python does not have."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError) as error:
+        raise UnsupportedFeatureError(
+            f"column '{column}' has {value.cast(pa.string()).as_py()}, which Python cannot express",
+            feature="python-date",
+            hint="read the column by to_arrow() or to_polars().",
+        ) from error
 
 
 def sample(scan: Scan, count: int, seed: int) -> pa.Table:
