@@ -306,7 +306,7 @@ def _ends(statistics: Any) -> tuple[Any, Any]:
     """Return the least and the greatest value of a footer; dates and moments as Arrow scalars of any year."""
     logical = json.loads(statistics.logical_type.to_json())
     kind = pa.date32() if logical["Type"] == "Date" else None
-    if logical["Type"] == "Timestamp":
+    if logical["Type"] == "Timestamp" and logical.get("timeUnit") in _UNITS:
         kind = pa.timestamp(_UNITS[logical["timeUnit"]])
     if kind is None:
         return statistics.min, statistics.max
@@ -332,5 +332,6 @@ def _order(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
+    """Return a value for a message."""
     text = value.cast(pa.string()).as_py() if isinstance(value, pa.Scalar) else repr(value)
     return f"{text:.60}"
