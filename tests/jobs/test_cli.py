@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -150,6 +151,29 @@ def test_a_closed_pipe_stops_the_jobs(tmp_path):
     _, said = process.communicate("\n", timeout=60)
     assert process.returncode == 7
     assert said == "standard output is closed, nobody reads it: the jobs are stopped\nstopped\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_below_the_output_stops_the_jobs():
+    program = (
+        "from anabranch.cli import streams\n"
+        "from anabranch.cli.job_statuses import ShownStatuses\n"
+        "from anabranch.jobs.status import JobStatus, State\n"
+        "import sys\n"
+        "streams.make_ready()\n"
+        "with ShownStatuses(json=True) as shown:\n"
+        "    shown.on_closed = lambda: print('stopped', file=sys.stderr)\n"
+        "    for batch in range(3):\n"
+        "        shown.update([JobStatus('a', 'db.a', State.RUNNING, batch)])\n"
+        "sys.exit(7 if shown.is_closed else 0)\n"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 7
+    said = "standard output cannot be written (No space left on device): the jobs are stopped\nstopped\n"
+    assert done.stderr == said
 
 
 def test_a_jvm_that_is_gone_has_an_exit_code_of_its_own(cli, monkeypatch):

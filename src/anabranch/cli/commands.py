@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -17,6 +16,7 @@ from anabranch.cli.job_statuses import ShownStatuses
 from anabranch.cli.output import runnable, say, show_json, told, working
 from anabranch.cli.pager import paged
 from anabranch.cli.shown import show
+from anabranch.cli.streams import is_typed
 from anabranch.verbs.answer import Answer
 from anabranch.verbs.caller import Caller, Statuses, accounted, user
 from anabranch.verbs.verb import Asking, Parameter, Progressing, Verb
@@ -126,6 +126,7 @@ def _run(verb: Verb, given: dict[str, Any], *, yes: bool, json: bool, order: Seq
         order=tuple(order),
     )
     is_list = not (json or verb.changes or verb.shows_itself or verb.takes(Progressing) or given.get("watch"))
+    state.changes = verb.changes and not given.get("dry_run")
     code, silent = 0, json or verb.shows_itself or verb.takes(Progressing)
     with paged(wanted=is_list and state.pages):
         with _progress(verb, caller, silent=json):
@@ -177,7 +178,7 @@ def _statuses(*, changes: bool = True, json: bool, **how: Any) -> Any:
 
 def _shell(*, json: bool) -> Callable[[int | None, str], None] | None:
     """Return what opens the shell, where a person types and reads."""
-    if json or not output.on_terminal() or not sys.stdin.isatty():
+    if json or not output.on_terminal() or not is_typed():
         return None
     from anabranch.cli.shell import converse
 
@@ -186,5 +187,5 @@ def _shell(*, json: bool) -> Callable[[int | None, str], None] | None:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask on a terminal, unless the answer was given beforehand; without a terminal nobody is asked."""
-    if not yes and sys.stdin.isatty():
+    if not yes and is_typed():
         typer.confirm(question, abort=True)

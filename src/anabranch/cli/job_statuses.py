@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from anabranch.cli import state
+from anabranch.cli import state, streams
 from anabranch.cli.output import console, say, show_json
 from anabranch.runtime import SYSTEM, Runtime
 from anabranch.verbs.answer import ago, late
@@ -56,7 +56,7 @@ class ShownStatuses:
             lag: returns by table how far a job is behind; None where nobody looks.
         """
         self.on_closed: Callable[[], None] = lambda: None
-        """Called when nobody reads standard output any more."""
+        """Called when nobody reads standard output any more, or it cannot be written."""
         self.is_closed = False
         self._json = json
         self._tells_failures = tells_failures
@@ -89,8 +89,10 @@ class ShownStatuses:
                 for status in quiet:
                     self._show_object("heartbeat", status)
                 sys.stdout.flush()
-            except BrokenPipeError:
-                self._close()
+            except OSError as error:
+                if not isinstance(error, BrokenPipeError) and error is not streams.lost():
+                    raise  # not of the output
+                self._close(error)
         for status in changed if self._tells_failures else ():
             was = before.get(status.job)
             if status.state.value in _GIVEN_UP and (was is None or was.state is not status.state):
@@ -130,11 +132,13 @@ class ShownStatuses:
             else:
                 say(line_of(status, before.get(status.job)))
 
-    def _close(self) -> None:
+    def _close(self, error: OSError) -> None:
         self.is_closed = True
         # What is still buffered would fail again when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        say("standard output is closed, nobody reads it: the jobs are stopped", err=True)
+        is_unread = isinstance(error, BrokenPipeError)
+        what = "is closed, nobody reads it" if is_unread else f"cannot be written ({error.strerror})"
+        say(f"standard output {what}: the jobs are stopped", err=True)
         self.on_closed()
 
     def trace(self, event: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -10,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli import state
+from anabranch.cli import state, streams
 from anabranch.cli.commands import add_all
-from anabranch.cli.output import NOBODY_READS, runnable, say, show_json
+from anabranch.cli.output import NOBODY_READS, OUTPUT_LOST, runnable, say, show_json
 from anabranch.errors import (
     AnabranchError,
     CommitConflictError,
@@ -90,10 +89,12 @@ def _use_in_stores(options: list[str]) -> None:
 
 def main() -> None:
     """Run the command line and exit with its code: 0, 1 (failed), 2 (wrong usage), 3 (conflict), or one of a verb's own."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # characters that a terminal's encoding lacks are spelled
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    streams.make_ready()
+    try:
+        code = run(sys.argv[1:])
+    finally:
+        streams.let_go()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -101,12 +102,12 @@ def run(arguments: list[str]) -> int:
 
     They go to standard error, with ``--json`` as one JSON object.
     """
-    state.json = "--json" in arguments
+    state.json, state.changes = "--json" in arguments, False
     try:
         result = app(arguments, standalone_mode=False)
         if result == INTERRUPTED:  # how typer says it; older ones raise Abort
             return _interrupted()
-        return result if isinstance(result, int) else 0
+        return _written(result if isinstance(result, int) else 0)
     except typer.Abort as stop:
         if isinstance(stop.__cause__ or stop.__context__, KeyboardInterrupt):
             return _interrupted()
@@ -114,7 +115,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except typer.Exit as stop:
-        return getattr(stop, "exit_code", FAILED)
+        return _written(getattr(stop, "exit_code", FAILED))
     except SystemExit as stop:  # of click, which has made standard output silent
         if isinstance(stop.__context__, BrokenPipeError):
             return NOBODY_READS
@@ -122,6 +123,8 @@ def run(arguments: list[str]) -> int:
     except AnabranchError as error:
         return _report(error, _exit_code(error))
     except Exception as error:
+        if error is streams.lost():
+            return _written(0)
         usage = getattr(error, "format_message", None)
         if usage is not None:  # click's own complaint about the arguments
             if state.json:
@@ -132,6 +135,31 @@ def run(arguments: list[str]) -> int:
         if _is_of_jvm(error):
             return _report(_jvm_gone(error), ENGINE_GONE)
         return _report(error, FAILED)
+
+
+def _written(code: int) -> int:
+    """Return the exit code of what has ended: one of its own, and a word, where its output could not be written.
+
+    A script that repeats what failed would else do a second time what was done.
+    """
+    streams.finish()
+    lost = streams.lost()
+    if lost is None:
+        return code
+    if isinstance(lost, BrokenPipeError):
+        return code or NOBODY_READS
+    code = OUTPUT_LOST if code in (0, NOBODY_READS) else code
+    message = f"standard output cannot be written: {lost.strerror}"
+    hint = (
+        "what was asked was done; do not run it again for what it would have printed."
+        if state.changes
+        else "what was printed is not all; what was done before stays."
+    )
+    if state.json:
+        _report_json("OutputLost", message, hint, code)
+    else:
+        say(f"Error: {message}\n  hint: {hint}", err=True)
+    return code
 
 
 def _interrupted() -> int:

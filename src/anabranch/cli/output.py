@@ -40,6 +40,8 @@ _COMMAND = re.compile(r"(?m)((?:^|(?<=[`' ])|(?<=: ))anabranch) (?=[a-z][a-z-]+ 
 """The beginning of a command with its verb and an argument."""
 NOBODY_READS = 141
 """Exit code if nobody reads standard output any more; as shells say it of a program that SIGPIPE ended."""
+OUTPUT_LOST = 74
+"""Exit code if standard output cannot be written, as on a full disk; sysexits.h says it so of input and output."""
 _LINES_AT_ONCE = 10_000
 """Rows in a pipe that are aligned with each other before they are written."""
 _UNSHOWN = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

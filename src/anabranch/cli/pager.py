@@ -13,6 +13,8 @@ from typing import TextIO
 
 from rich.cells import cell_len
 
+from anabranch.cli.streams import is_typed
+
 _NONE = ("", "cat")
 """Values of PAGER that mean none."""
 _OPTIONS_OF_LESS = "FRX"
@@ -107,7 +109,7 @@ def pager() -> str | None:
 @contextmanager
 def paged(*, wanted: bool) -> Iterator[None]:
     """Send what is printed in the block through a pager, if a person looks at it and it is more than a screen."""
-    command = pager() if wanted and sys.stdout.isatty() and sys.stdin.isatty() else None
+    command = pager() if wanted and sys.stdout.isatty() and is_typed() else None
     if command is None:
         yield
         return

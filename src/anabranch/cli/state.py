@@ -8,3 +8,5 @@ json = False
 """Whether results, and errors, are JSON."""
 pages = True
 """Whether long lists go through a pager."""
+changes = False
+"""Whether the verb that runs changes what is stored: then it goes on where its output cannot be written."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -16,6 +15,7 @@ import pyarrow.parquet
 
 from anabranch.errors import InvalidInputError, NotFoundError, SchemaError
 from anabranch.frames import json_rows
+from anabranch.frames.standard_input import standard_input
 
 FORMATS = ("parquet", "csv", "json")
 
@@ -38,9 +38,9 @@ def read_rows(source: str, file_format: str | None, schema: pa.Schema) -> Iterat
         )
     if source == "-":
         if chosen == "json":
-            yield from _read(sys.stdin.buffer, chosen, schema, "standard input")
+            yield from _read(standard_input().buffer, chosen, schema, "standard input")
             return
-        content = sys.stdin.buffer.read()
+        content = standard_input().buffer.read()
         rows = _read(pa.BufferReader(content), chosen, schema, "standard input")
         yield from (
             rows if chosen != "csv" else checked_csv(rows, lambda: io.BytesIO(content), "standard input")

@@ -143,7 +143,8 @@ def run(
     object for every change of a job.
 
     Exit codes: 0 all jobs ended or were stopped; 1 one was given up; 2 wrong declarations or options; 3 one is fenced, for
-    another branch took the place of main; 4 another process runs or took one; 5 Spark's JVM is gone; 141 nobody reads standard output.
+    another branch took the place of main; 4 another process runs or took one; 5 Spark's JVM is gone; 74 standard output cannot be
+    written; 141 nobody reads it.
     """
     from anabranch.jobs import command
     from anabranch.jobs.maintenance import keeping_of

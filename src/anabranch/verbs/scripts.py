@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.frames.row_values import tuples_of
+from anabranch.frames.standard_input import standard_input
 from anabranch.jobs.local_spark import local_spark
 from anabranch.lake import connect
 from anabranch.table.upkeep_statements import point_to_verb
@@ -69,7 +69,7 @@ def script_of(statement: str | None, file: str | None) -> str:
     if statement is not None and statement != "-":
         return statement
     if "-" in (statement, file):
-        return sys.stdin.read()
+        return standard_input().read()
     try:
         return Path(str(file)).read_text(encoding="utf-8")
     except OSError as error:
