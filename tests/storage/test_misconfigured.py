@@ -95,6 +95,11 @@ def test_a_real_server(s3_server, call, change, cause, hint):
     ("answer", "cause", "hint"),
     [
         ((503, "SlowDown", "Please reduce your request rate."), "asks for fewer requests", "s3.retries"),
+        (
+            (500, "InternalError", "We encountered an internal error."),
+            "a trouble of its own",
+            "try again later",
+        ),
         ((403, "RequestTimeTooSkewed", "The difference is too large."), "the clock of this machine", "clock"),
         (
             (400, "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-north-1'"),

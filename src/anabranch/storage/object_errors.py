@@ -139,6 +139,11 @@ _CAUSES: Final = (
         "try again later; s3.retries and s3.retry-timeout say how long requests are repeated.",
     ),
     (
+        r"InternalError|50[024] (Internal Server Error|Bad Gateway|Gateway Time)",
+        "the store has a trouble of its own",
+        "try again later, or ask who runs the store; s3.retries and s3.retry-timeout say how long requests are repeated.",
+    ),
+    (
         r"ConnectionRefused",
         "nobody listens at {place}",
         "check the endpoint (s3.endpoint), and that the server runs.",
@@ -166,7 +171,7 @@ _CAUSES: Final = (
     (
         r"ConnectionReset|IncompleteMessage|UnexpectedEof",
         "{place} breaks the connection off",
-        "where the server wants TLS, write the endpoint with https://.",
+        "try again later: it may be starting. Where it is always so, and the server wants TLS, write the endpoint with https://.",
     ),
     (
         r"403 Forbidden|AccessDenied|401 Unauthorized",
