@@ -435,10 +435,17 @@ def test_who_takes_one_job_and_then_fails_gives_it_back(board, monkeypatch, erro
 def test_a_job_counts_as_taken_once_its_taker_has_all_that_it_wants(board):
     first = left_both(board)
     second = take(board, [CLEAN, DAILY], take_over=True)
-    assert record_of(board).is_begun
+    assert not record_of(board).may_go_back
     board.runtime.clock.now += 2
     assert not first.are_awaited(), "it is not kept up"
     second.release()
+
+
+def taken_elsewhere(board):
+    """The record of a process of another machine that has taken the job, and not yet the others that it wants."""
+    taken = replace(record_of(board), number=2, process=ELSEWHERE, token="other", beat=0, status=None)
+    assert board.claim(taken)
+    return taken
 
 
 def test_what_was_taken_by_one_that_died_before_it_had_all_goes_on(board, monkeypatch):
@@ -450,8 +457,7 @@ def test_what_was_taken_by_one_that_died_before_it_had_all_goes_on(board, monkey
         board.ask(record_of(board), "yield")
         leases.beat()
         leases.note([replace(running(), state=State.TAKEN)])
-        taken = replace(record_of(board), number=2, process=ELSEWHERE, token="other", beat=0, status=None)
-        assert board.claim(taken)
+        taken = taken_elsewhere(board)
     time.now += 2 * SILENCE_SECONDS - 1
     assert leases.are_awaited()
     assert "clean" not in {job for job, (what, _) in leases.asks().items() if what == "restart"}
@@ -468,8 +474,7 @@ def test_what_its_taker_has_begun_is_not_taken_back(board):
     leases = take(board, [CLEAN])
     leases.note([running()])
     leases.note([replace(running(), state=State.TAKEN)])
-    taken = replace(record_of(board), number=2, process=ELSEWHERE, token="other", beat=0, status=None)
-    assert board.claim(taken)
+    taken = taken_elsewhere(board)
     board.write(replace(taken, beat=1))
     assert not leases.take_back("clean")
     assert record_of(board).number == 2

@@ -318,17 +318,23 @@ def test_what_others_have_built_on_is_not_taken_back(table, clock):
         through(table).commit(Append(written(table, 1, 3)), identity=identity)
 
 
-def test_a_rollback_whose_hold_was_let_go_is_not_acknowledged(table, clock):
-    """An expiry that looked at the refs before the snapshot was put may be about to delete what it brings back."""
-    table.append(rows(1, 2))
-    table.overwrite(rows(3, 1))
+def let_go(table, clock):
+    """A writer sleeps for so long that what holds the files of its rollback is removed."""
 
     def sleeps(_):
         clock.now += 2 * DAY
         for tag in [t for t in table.context.storage.list("tag") if "rollback" in t.path]:
             table.context.storage.delete(tag.path)
 
-    slow = through(table, run("before", "put_if_absent", sleeps, where="*snapshot-4"))
+    return sleeps
+
+
+def test_a_rollback_whose_hold_was_let_go_is_not_acknowledged(table, clock):
+    """An expiry that looked at the refs before the snapshot was put may be about to delete what it brings back."""
+    table.append(rows(1, 2))
+    table.overwrite(rows(3, 1))
+
+    slow = through(table, run("before", "put_if_absent", let_go(table, clock), where="*snapshot-4"))
     with pytest.raises(anabranch.CommitConflictError, match="FILES_LET_GO") as caught:
         slow.rollback(2)
     assert "do it again" in caught.value.hint
@@ -342,14 +348,9 @@ def test_what_others_build_on_in_the_moment_it_is_taken_back_stays(table, clock)
     table.append(rows(1, 2))
     table.overwrite(rows(3, 1))
 
-    def sleeps(_):
-        clock.now += 2 * DAY
-        for tag in [t for t in table.context.storage.list("tag") if "rollback" in t.path]:
-            table.context.storage.delete(tag.path)
-
     slow = through(
         table,
-        run("before", "put_if_absent", sleeps, where="*snapshot-4"),
+        run("before", "put_if_absent", let_go(table, clock), where="*snapshot-4"),
         run("before", "delete", lambda _: through(table).append(rows(9, 1)), where="*snapshot-4"),
     )
     with pytest.raises(anabranch.CommitOutcomeUnknownError, match="FILES_LET_GO"):

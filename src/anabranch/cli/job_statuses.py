@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -134,8 +133,7 @@ class ShownStatuses:
 
     def _close(self, error: OSError) -> None:
         self.is_closed = True
-        # What is still buffered would fail again when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.lead_nowhere(sys.stdout.fileno())
         is_unread = isinstance(error, BrokenPipeError)
         what = "is closed, nobody reads it" if is_unread else f"cannot be written ({error.strerror})"
         say(f"standard output {what}: the jobs are stopped", err=True)

@@ -34,7 +34,7 @@ class _Output(io.TextIOWrapper):
 
     def _lose(self, error: OSError) -> None:
         self.lost = error
-        _lead_nowhere(self.fileno())
+        lead_nowhere(self.fileno())
         if not state.changes:
             raise error
 
@@ -94,7 +94,7 @@ def let_go() -> None:
         try:
             sys.stderr.buffer.flush()
         except OSError:
-            _lead_nowhere(sys.stderr.fileno())
+            lead_nowhere(sys.stderr.fileno())
 
 
 def is_typed() -> bool:
@@ -129,7 +129,7 @@ def _over(stream: TextIO | None, kind: type[_Stream]) -> _Stream:
     )
 
 
-def _lead_nowhere(descriptor: int) -> None:
+def lead_nowhere(descriptor: int) -> None:
     """Let a descriptor lead nowhere, so that what is still held back for it does not fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)

@@ -67,9 +67,12 @@ class JobRecord(JsonFile):
         return self.number, self.beat
 
     @property
-    def is_begun(self) -> bool:
-        """Whether the process has written it since it took the job: it has all the jobs that it wanted."""
-        return self.beat > 0 or self.status is not None
+    def may_go_back(self) -> bool:
+        """Whether the process has not got all the jobs that it wanted, or has left this one: it may go on where it was.
+
+        Once it has them all it writes their records anew.
+        """
+        return self.is_left or (self.beat == 0 and self.status is None)
 
     @property
     def is_over(self) -> bool:

@@ -136,7 +136,7 @@ class Leases:
             again = replace(again, number=max(record.number, there.number) + 1)
             if there.token == record.token and there.number > record.number:
                 again, is_mine = there, True  # the store did not say so, the time before
-            elif there.number > record.number and there.is_begun and not there.is_left:
+            elif there.number > record.number and not there.may_go_back:
                 is_mine = False
             else:
                 is_mine = self.board.claim(again) or self._is_own(again)
@@ -177,7 +177,7 @@ class Leases:
             taken = self.board.newest(record.key)
             if taken is not None and taken.token == record.token:
                 return  # it is being taken back
-            if taken is not None and record.is_left and (taken.is_left or not taken.is_begun):
+            if taken is not None and record.is_left and taken.may_go_back:
                 self._wait_for(job, taken)
                 return
             with self._lock:

@@ -164,10 +164,12 @@ class _Due:
         timeless = 0
         for rows in _grouped(live, schema):
             time = _newest(rows, offset) if by_files else times.of(_texts(rows, schema))
+            if time is not None and time >= limit:
+                continue
             condition = None if time is None else _condition(rows, schema)
             if time is None or condition is None:
                 timeless += 1
-            elif time < limit:
+            else:
                 found.append((_expired(rows, schema, time), rows["partition"][0], condition))
         found.sort(key=lambda one: (one[0].time, one[0].partition))
         chosen = found[: PARTITION_EXPIRATION_MAX_NUM.of(options)]

@@ -97,17 +97,16 @@ def take_back(context: TableContext, snapshot: Snapshot) -> bool:
     newest = snapshots.head(snapshot)
     if newest is None or newest.stamp != snapshot.stamp:
         return False
-    if delete_snapshot(
-        context, snapshot
-    ):  # else it was rolled back, and its number may be another one's by now
-        above = snapshots.find(snapshot.id + 1)
-        if above is not None and snapshots.follows(snapshot, above):
-            # Where its number is taken, the writer of the one above is told that its base is gone.
-            path = context.layout.snapshot_path(snapshot.id)
-            return not context.storage.put_if_absent(path, snapshot.to_json())
-        # Not before: from a hint below it, others would not find what somebody put above it meanwhile.
-        if snapshots.hinted_id() == snapshot.id:
-            snapshots.take_back_hint(snapshot.id - 1)
+    if not delete_snapshot(context, snapshot):
+        return True  # it was rolled back, and its number may be another one's by now
+    above = snapshots.find(snapshot.id + 1)
+    if above is not None and snapshots.follows(snapshot, above):
+        # Where its number is taken, the writer of the one above is told that its base is gone.
+        path = context.layout.snapshot_path(snapshot.id)
+        return not context.storage.put_if_absent(path, snapshot.to_json())
+    # Not before: from a hint below it, others would not find what somebody put above it meanwhile.
+    if snapshots.hinted_id() == snapshot.id:
+        snapshots.take_back_hint(snapshot.id - 1)
     return True
 
 
