@@ -66,7 +66,15 @@ class Lake:
             spark: a session that knows the warehouse.
             options: credentials and endpoint of the store, for Spark's processes.
             runtime: source of times and names.
+
+        Raises:
+            InvalidInputError: a path in place of the storage.
         """
+        if isinstance(storage, (str, os.PathLike)):
+            path = os.fspath(storage)
+            raise InvalidInputError(
+                f"Lake({path!r}) cannot open a warehouse", hint=f"open it with anabranch.connect({path!r})."
+            )
         self._options = dict(options or {})
         self._runtime = runtime
         self.catalog = FilesystemCatalog(storage, runtime=runtime)

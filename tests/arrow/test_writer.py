@@ -369,6 +369,37 @@ def test_compression(options, codec):
     assert read_written(messages, context).num_rows == 100
 
 
+@pytest.mark.parametrize("codec", ["zstd", "snappy"])
+def test_columns_of_large_files_that_hardly_shrink_are_not_compressed(codec):
+    schema = make_schema("id BIGINT, noise DOUBLE, k INT, nested ROW<noise BIGINT, text STRING>")
+    random, count = np.random.default_rng(7), 200_000
+    noise = random.integers(-(2**63), 2**63 - 1, count)
+    texts = pa.array([f"text of {n % 100}, at some length" for n in range(count)])
+    table = pa.table(
+        {
+            "id": np.arange(count),
+            "noise": random.random(count),
+            "k": random.integers(0, 64, count).astype(
+                np.int32
+            ),  # few, so that their dictionary's indices are noise
+            "nested": pa.StructArray.from_arrays([pa.array(noise), texts], ["noise", "text"]),
+        }
+    )
+    context = context_of(schema, options={"file.compression": codec})
+    messages = write([table], context)
+    (path,) = stored_paths(context.storage)
+    metadata = pq.ParquetFile(context.storage.open_input(path)).metadata
+    chunks = [metadata.row_group(0).column(number) for number in range(5)]
+    assert {chunk.path_in_schema: chunk.compression for chunk in chunks} == {
+        "id": codec.upper(),
+        "noise": "UNCOMPRESSED",
+        "k": "UNCOMPRESSED",
+        "nested.noise": "UNCOMPRESSED",
+        "nested.text": codec.upper(),
+    }
+    assert read_written(messages, context).equals(table)
+
+
 def sharing(columns, count):
     """A table of columns that are one array, and the schema for it."""
     schema = make_schema(", ".join(f"c{i} BIGINT" for i in range(columns)))

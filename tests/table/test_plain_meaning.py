@@ -2,6 +2,7 @@
 
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -163,3 +164,10 @@ def test_a_missing_data_file_is_told_as_such(tmp_path):
     for read in (table.scan().to_arrow, lambda: [*table.scan().to_batches()], table.changes(0).to_arrow):
         with pytest.raises(anabranch.NotFoundError, match=r"the data file .*\.parquet does not exist"):
             read()
+
+
+@pytest.mark.parametrize("form", [str, Path])
+def test_a_lake_made_of_a_path_is_sent_to_connect(tmp_path, form):
+    with pytest.raises(anabranch.InvalidInputError, match="cannot open a warehouse") as refused:
+        anabranch.Lake(form(tmp_path))
+    assert f"anabranch.connect({str(tmp_path)!r})" in refused.value.hint

@@ -30,6 +30,10 @@ _DICTIONARY_BYTES: Final = 1 << 20
 """Size above which PyArrow abandons a dictionary."""
 _TINY_CHUNK: Final = 64
 """Bytes of a column's values that are not worth a compressor, whose set-up takes as long as writing them uncompressed."""
+_TRIAL_ROWS: Final = 1 << 15
+"""Rows of a row group that are compressed to see which columns it pays for; of smaller groups than four times that, all."""
+_WORTH: Final = 0.8
+"""Share of its size that a column may keep to be compressed: every reader pays for decompression, most of all of zstd."""
 
 SCHEMA_SETTINGS: Final[dict[str, Any]] = {
     "version": "2.6",
@@ -81,15 +85,14 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
     """
     table = storable(table)
     leaves = [*_leaves(table)]
-    is_tiny = pages.codec == "zstd" and size_of(table) <= _TINY_CHUNK * len(leaves)
+    dictionaries = _dictionaries(table, leaves)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
-        compression="none" if is_tiny else pages.codec,
-        compression_level=None if is_tiny else pages.level,
+        **_compression(table, leaves, pages, dictionaries),
         write_page_checksum=pages.checksum,
-        use_dictionary=_dictionaries(table, leaves),
+        use_dictionary=dictionaries,
         write_statistics=_ordered(table, leaves),
         data_page_version="1.0",
         **SCHEMA_SETTINGS,
@@ -115,6 +118,48 @@ def _dictionaries(table: pa.Table, leaves: Sequence[_Leaf]) -> list[str] | bool:
         return False
     share = min(1.0, _SAMPLE_PIECES * _SAMPLE_ROWS / len(table))
     return [leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)]
+
+
+def _compression(
+    table: pa.Table, leaves: Sequence[_Leaf], pages: PageSettings, dictionaries: list[str] | bool
+) -> dict[str, Any]:
+    """Return PyArrow's settings that compress the columns for which it pays.
+
+    Numbers without a pattern, and dictionary indices, hardly shrink. Stored as they are, their readers are spared the
+    decompression, which takes several times as long as the decoding.
+    """
+    if pages.codec == "none" or (pages.codec == "zstd" and size_of(table) <= _TINY_CHUNK * len(leaves)):
+        return {"compression": "none"}
+    everywhere = {"compression": pages.codec, "compression_level": pages.level}
+    if len(table) < 4 * _TRIAL_ROWS:
+        return everywhere
+    trial, sink = _pieces(table, _TRIAL_ROWS), pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        trial.schema,
+        **everywhere,
+        use_dictionary=dictionaries,
+        write_statistics=False,
+        **SCHEMA_SETTINGS,
+    ) as writer:
+        writer.write_table(trial, row_group_size=len(trial))
+    group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    chunks = [group.column(position) for position in range(group.num_columns)]
+    paying = [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.total_compressed_size <= _WORTH * chunk.total_uncompressed_size
+    ]
+    if len(paying) == len(chunks):
+        return everywhere
+    levels = None if pages.level is None else dict.fromkeys(paying, pages.level)
+    return {"compression": dict.fromkeys(paying, pages.codec), "compression_level": levels}
+
+
+def _pieces(table: pa.Table, rows: int) -> pa.Table:
+    """Return that many rows, from all parts of the table."""
+    step, length = len(table) // _SAMPLE_PIECES, rows // _SAMPLE_PIECES
+    return pa.concat_tables([table.slice(part * step, length) for part in range(_SAMPLE_PIECES)])
 
 
 def _ordered(table: pa.Table, leaves: Sequence[_Leaf]) -> list[str] | bool:
