@@ -86,7 +86,8 @@ def partition_buckets_conflict(base: Base, messages: Sequence[CommitMessage]) ->
     if all(counts.get(key, count) == count for key, count in spread.items()):
         return None
     # The newest files are not what was expected, but they may have been overwritten since.
-    for partition, count in base.live.df.select("partition", "total_buckets").unique().iter_rows():
+    held = base.live.df.select("partition", "total_buckets").unique(maintain_order=True)
+    for partition, count in held.iter_rows():
         expected = spread.get(key_of_row(partition, base.schema), count)
         if count != expected:
             where = partition_text(partition, base.schema)

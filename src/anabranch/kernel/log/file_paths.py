@@ -66,7 +66,7 @@ def odd_files(context: TableContext, frame: pl.DataFrame, schema: TableSchema) -
     wanted = pl.DataFrame(
         {"path": folders + "/" + frame["file_name"], "file_size": frame["file_size"].cast(pl.Int64)}
     )
-    listed = [*folders.unique()]
+    listed = folders.unique().sort().to_list()  # in an order that is the same each time
 
     def sizes(folder: str) -> list[tuple[str, int]]:
         return [(info.path, info.size) for info in context.storage.list(folder)]
