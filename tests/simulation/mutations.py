@@ -90,9 +90,9 @@ def snapshots_are_as_old_as_their_writers_clock_says():
 
 @mutation("others", seeds=60)
 def what_follows_in_number_is_history():
-    from anabranch.kernel.log import snapshot_log
+    from anabranch.kernel.log.late_writes import LateWrites
 
-    snapshot_log.SnapshotLog.follows = lambda self, older, newer: True
+    LateWrites.follows = lambda self, older, newer: True
 
 
 @mutation("main", 230)

@@ -1,19 +1,7 @@
 """The snapshots of one branch: the log that is the table's history.
 
-The hint files LATEST and EARLIEST say where to look first and are never trusted: an answer that comes
-from them is checked against the snapshot files, and a listing decides when they are wrong or absent.
-
-Consecutive ids do not prove a history. A writer that was paused during a rollback may put its
-snapshot above the newest and die, or may be of another engine that does not check. Once numbering reached it, it would
-hide later commits and restore what was rolled back. So going up, every snapshot must be built on the one
-before (`anabranch.kernel.log.removals`), and destructive rollbacks record what they remove (`removed-...` in the archive's
-folder), so that a listing tells such a leftover from a history with missing parts.
-
-Snapshots of a deleted branch are not history of a later branch of the same name either.
-
-A rollback by another engine leaves no record. Then the order in which snapshots were stored, their times and the hint
-decide, see `_is_left_over`. One case looks the same as lost snapshots: a gap above which another engine put a snapshot
-and the hint, with no commit below. That is taken for history, as every other engine takes it.
+An answer that comes from a hint is checked against the snapshot files, and a listing decides when the hints are wrong or
+absent; what late writers left there is no history (`anabranch.kernel.log.late_writes`).
 
 On a store that is far away the snapshots around the hinted one are read side by side, so the one above may be found
 absent before the hinted one is read. The answer is still one that was true meanwhile: whenever the hinted one was
@@ -25,25 +13,24 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from anabranch.errors import (
     AnabranchError,
     CorruptTableError,
-    NotFoundError,
     StorageError,
     UnsupportedFeatureError,
 )
-from anabranch.format.records.fork import FORK_FILE, Fork
-from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER, Layout, snapshot_id_of
+from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER, Layout
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.late_writes import Find, LateWrites
 from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.parallel import Reading, afterwards, reading, stream, tried
-from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
-from anabranch.kernel.log.removals import is_after_removed, is_built_on, was_removed
+from anabranch.kernel.log.properties import PARENT_PROPERTY
+from anabranch.kernel.log.removals import was_removed
+from anabranch.kernel.log.snapshot_files import SnapshotFiles
 from anabranch.storage.protocol import Storage
 
 _LOG = logging.getLogger(__name__)
@@ -54,71 +41,24 @@ _FIRST_AHEAD = (1, 16)
 _DELTAS_AHEAD = 2_000
 """Most snapshots whose changes are fetched with them: all of these are to be in the cache when they are asked for."""
 _LISTINGS = 16
-_FOREIGN_LINKS = 4
-"""Most snapshots of other engines on top of each other that are checked as possible late writes."""
-_SKEW_MILLIS = 60_000
-"""Most that the clocks of writers may differ."""
-
-_Find = Callable[[int], Snapshot | None]
-"""Finds a snapshot by its id."""
 
 
-class SnapshotLog:
-    """Reads the snapshots of one branch."""
+class SnapshotLog(SnapshotFiles):
+    """Reads the history of one branch."""
 
     def __init__(self, storage: Storage, layout: Layout, manifests: ManifestStore | None = None) -> None:
-        self._storage = storage
-        self._layout = layout
+        super().__init__(storage, layout)
         self._manifests = manifests or ManifestStore(storage, MetadataCache())
+        self._late = LateWrites(self, self._manifests)
         self._seen: Snapshot | None = None
         """The newest when it was looked for last, on a store that is far away."""
 
-    def find(self, snapshot_id: int) -> Snapshot | None:
-        """Return the snapshot of that id, or None. Raises `CorruptTableError`, `UnsupportedFeatureError`."""
-        found = self._find_stored(snapshot_id)
-        return None if found is None else found[0]
-
-    def _find_stored(self, snapshot_id: int) -> tuple[Snapshot, bytes] | None:
-        """Return the snapshot together with the bytes of its file."""
-        path = self._layout.snapshot_path(snapshot_id)
-        try:
-            data = self._storage.get(path)
-        except NotFoundError:
-            return None
-        found = Snapshot.from_json(data, path=path)
-        if found.id != snapshot_id:
-            raise CorruptTableError(f"holds snapshot {found.id}, expected {snapshot_id}", path=path)
-        return found, data
-
     def _find_with_delta(self, snapshot_id: int) -> tuple[Snapshot, bytes] | None:
         """Return the same, and fetch what the snapshot changed: three requests one after the other, beside those of others."""
-        found = self._find_stored(snapshot_id)
+        found = self.find_stored(snapshot_id)
         if found is not None:
             self._manifests.fetch_delta(found[0])
         return found
-
-    def get(self, snapshot_id: int) -> Snapshot:
-        """Return the snapshot of that id. Raises `NotFoundError` naming the existing range."""
-        found = self.find(snapshot_id)
-        if found is not None:
-            return found
-        ids = self.ids()
-        if not ids:
-            raise NotFoundError(f"snapshot {snapshot_id} does not exist: the table has no snapshots")
-        nearest = min(ids, key=lambda known: (abs(known - snapshot_id), known))
-        raise NotFoundError(
-            f"snapshot {snapshot_id} does not exist: the earliest is {ids[0]}, the latest is {ids[-1]}",
-            hint=f"the nearest is snapshot {nearest}; what expired can be read only through a tag.",
-        )
-
-    def ids(self) -> list[int]:
-        """All snapshot ids, ascending."""
-        return sorted(self.stored())
-
-    def stored(self) -> dict[int, int]:
-        """Return the time at which each snapshot was stored, by id."""
-        infos = self._storage.list(self._layout.snapshot_folder)
-        return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
 
     def head(
         self, known: Snapshot | None = None, *, strict: bool = False, hint: int | None = None
@@ -133,22 +73,22 @@ class SnapshotLog:
 
         Raises `CorruptTableError`.
         """
-        with reading(self._storage) as begin:
+        with reading(self.storage) as begin:
             start, find, hint = self._begin(known, begin, hint)
             found = None if start is None else self._newest_from(start, _STEPS_BEFORE_LISTING, find)
         if found is None:
             found = self._head_by_listing(hint)
             self._look_for_deleted(found, strict=strict)
-        self._seen = found if self._storage.is_far else None
+        self._seen = found if self.storage.is_far else None
         return found
 
     def published(self, snapshot: Snapshot) -> None:
         """Take note of a snapshot that this process put on top: the search for the newest begins there. Writes the hint."""
-        self._seen = snapshot if self._storage.is_far else None
+        self._seen = snapshot if self.storage.is_far else None
         self.write_hint(snapshot.id)
 
     def _newest_from(
-        self, start: Snapshot, most: int = sys.maxsize, find: _Find | None = None
+        self, start: Snapshot, most: int = sys.maxsize, find: Find | None = None
     ) -> Snapshot | None:
         """Follow history up from a snapshot to the newest; None after `most` steps, or if the newest is gone.
 
@@ -167,13 +107,13 @@ class SnapshotLog:
         hint, newest = self.hinted_id(), 0 if found is None else found.id
         if hint is None or hint <= newest or self.is_there(hint):
             return
-        if was_removed(self._storage, self._layout, hint):
+        if was_removed(self.storage, self.layout, hint):
             return
         if not self._has_more_lists(found):
             return  # nobody prepared such a snapshot: the hint is nonsense
         error = CorruptTableError(
             f"the newest snapshot is {hint} by the hint, but it is not there; the newest that is there is {newest or 'none'}",
-            path=self._layout.snapshot_path(hint),
+            path=self.layout.snapshot_path(hint),
             hint="somebody deleted it. `repair` puts it back from what is left of it, or else takes back the hint.",
         )
         if strict:
@@ -186,13 +126,13 @@ class SnapshotLog:
         own = () if found is None else (found.base_manifest_list, found.delta_manifest_list)
         return any(
             info.modified_millis >= after and name.startswith(LIST_PREFIX) and name not in own
-            for info in self._storage.list(MANIFEST_FOLDER)
+            for info in self.storage.list(MANIFEST_FOLDER)
             for name in (info.path.rpartition("/")[2],)
         )
 
     def follows(self, older: Snapshot, newer: Snapshot) -> bool:
         """Whether `newer` was built on `older`."""
-        return is_built_on(self._manifests, newer, older)
+        return self._late.follows(older, newer)
 
     def is_left_over(self, snapshot: Snapshot) -> bool | None:
         """Whether a stored snapshot is a late writer's leftover and no part of history; None if the one above it is gone.
@@ -210,7 +150,7 @@ class SnapshotLog:
             return head is None or snapshot.stamp != head.stamp
         return None if above is None else PARENT_PROPERTY in above.properties
 
-    def _following(self, snapshot: Snapshot, find: _Find | None = None) -> Snapshot | None:
+    def _following(self, snapshot: Snapshot, find: Find | None = None) -> Snapshot | None:
         """Return the next snapshot of the same history."""
         found = (find or self.find)(snapshot.id + 1)
         return found if found is not None and self.follows(snapshot, found) else None
@@ -222,7 +162,7 @@ class SnapshotLog:
 
     def _begin(
         self, known: Snapshot | None, begin: Reading, hint: int | None
-    ) -> tuple[Snapshot | None, _Find, int | None]:
+    ) -> tuple[Snapshot | None, Find, int | None]:
         """Return a current snapshot near the newest, how to find those around it, and the hint if it was read.
 
         No snapshot if neither `known` nor the hint is one.
@@ -252,11 +192,11 @@ class SnapshotLog:
             return None, find, hint
         # A late writer's leftover lies above a gap, or on something it was not built on.
         try:
-            return (found if self._parting(found, find=find) is None else None), find, hint
+            return (found if self._late.parting(found, find=find) is None else None), find, hint
         except (CorruptTableError, UnsupportedFeatureError):
             return found, find, hint
 
-    def _around(self, ids: Iterable[int], begin: Reading) -> _Find:
+    def _around(self, ids: Iterable[int], begin: Reading) -> Find:
         """Begin to read snapshots next to each other; return how to find them, once, or any other."""
         begun = {number: begin(partial(self.find, number)) for number in ids}
         return lambda number: begun.pop(number, partial(self.find, number))()
@@ -267,8 +207,8 @@ class SnapshotLog:
             if not stored:
                 return None
             newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
-            newest = None if newest is None else self._below_leftovers(newest, stored)
-            if newest is not None and newest.id != hint and self._is_all_rolled_back(newest, stored):
+            newest = None if newest is None else self._late.below_leftovers(newest, stored)
+            if newest is not None and newest.id != hint and self._late.is_all_rolled_back(newest, stored):
                 return None
             found = None if newest is None else self._newest_from(newest)
             if found is not None:
@@ -279,152 +219,13 @@ class SnapshotLog:
             retryable=True,
         )
 
-    def _below_leftovers(self, newest: Snapshot, stored: Mapping[int, int]) -> Snapshot | None:
-        """Return the newest snapshot that is not a late writer's leftover; None if the listing is out of date."""
-        while True:
-            upper = self._parting(newest, stored)
-            lower_id = max((number for number in stored if upper and number < upper.id), default=None)
-            if upper is None or lower_id is None:
-                return newest
-            if not self._is_left_over(newest, upper, lower_id, stored):
-                return None if self._went_on_between(lower_id, upper.id) else newest
-            lower = self.find(lower_id)
-            if lower is None:
-                return None
-            newest = lower
-
-    def _is_all_rolled_back(self, newest: Snapshot, stored: Mapping[int, int]) -> bool:
-        """Whether a rollback took away what the only snapshots that are there were built on, and what it went to is gone.
-
-        An expiry that began before may have removed that, and puts it back once it notices.
-        """
-        hint = self.hinted_id()
-        return (
-            hint is not None
-            and hint < min(stored)
-            and newest.id == min(stored)
-            and is_after_removed(self._storage, self._manifests, newest)
-        )
-
-    def _went_on_between(self, lower_id: int, upper_id: int) -> bool:
-        """Whether commits above the lower snapshot were made, and hinted at, after the listing."""
-        hint = self.hinted_id()
-        return hint is not None and lower_id < hint < upper_id and self.is_there(hint)
-
-    def _parting(
-        self, newest: Snapshot, stored: Mapping[int, int] | None = None, find: _Find | None = None
-    ) -> Snapshot | None:
-        """Return the snapshot right below which the chain breaks; None if it does not, as far as must be checked.
-
-        One of our snapshots that continues the one below suffices: its writer checked. Other engines build on
-        whatever has the highest number, so theirs are followed further down.
-        """
-        upper = newest
-        for _ in range(_FOREIGN_LINKS):
-            try:
-                below = find(upper.id - 1) if find else self._find_if(upper.id - 1, stored)
-            except CorruptTableError:
-                return None  # what is damaged tells nothing; the numbers are all there is to go by
-            if below is None or not self.follows(below, upper):
-                return upper
-            if PARENT_PROPERTY in upper.properties:
-                return None
-            upper = below
-        return None
-
-    def _is_left_over(
-        self, newest: Snapshot, upper: Snapshot, lower_id: int, stored: Mapping[int, int]
-    ) -> bool:
-        """Whether the snapshots from `upper` to `newest` are the late ones, rather than those below the break.
-
-        Below history there may be late writes made after the numbers around them expired; above it, ones made after a
-        rollback. In both cases history is what was stored first.
-        """
-        if self._is_of_deleted_branch(upper):
-            return True
-        # Everything below was there when an expiry began and gone when it ended, so what is there now came late. This
-        # goes before the records: a rollback may die after its record, and others build on what it meant to remove.
-        earliest = self.hinted_earliest_id()
-        if earliest is not None and lower_id < earliest <= upper.id and self.is_there(earliest):
-            return False
-        if lower_id < upper.id - 1:
-            return self._is_above_rolled_back(upper, lower_id, stored)
-        lower = self._find_if(lower_id, stored)
-        second = None if lower is None else self._find_if(lower.id - 1, stored)
-        goes_on = lower is not None and second is not None and self.follows(second, lower)
-        if goes_on and (upper is newest or _was_first(lower_id, upper.id, stored)):
-            return True
-        return is_after_removed(self._storage, self._manifests, upper) or self._is_above_late(
-            upper, lower, stored
-        )
-
-    def _is_above_late(self, upper: Snapshot, lower: Snapshot | None, stored: Mapping[int, int]) -> bool:
-        """Whether what `upper` stands on, without having been built on it, is itself late, above what was rolled back.
-
-        All numbers above a rollback's target were free after it. So history would lead up to `upper` through `lower`.
-        """
-        bottom = None if lower is None else self._parting(lower, stored)
-        if bottom is None or bottom.id - 1 in stored:
-            return False
-        target = max((number for number in stored if number < bottom.id), default=None)
-        return target is not None and all(
-            self._is_above_rolled_back(late, target, stored) for late in (bottom, upper)
-        )
-
-    def _is_of_deleted_branch(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot was made on a deleted predecessor of this branch with the same name."""
-        made_on = snapshot.properties.get(BRANCH_PROPERTY)
-        if made_on is None or self._layout.branch is None:
-            return False
-        path = self._layout.branch_file_path(FORK_FILE)
-        try:
-            fork = Fork.from_json(self._storage.get(path), path=path)
-        except AnabranchError:
-            return False
-        # Its fork snapshot, and the past of main below that, were made elsewhere too.
-        return snapshot.id > fork.snapshot.id and made_on != fork.branch_uuid
-
-    def _is_above_rolled_back(self, upper: Snapshot, lower_id: int, stored: Mapping[int, int]) -> bool:
-        """Whether the snapshots between two were rolled back, as opposed to lost or deleted by hand."""
-        if is_after_removed(self._storage, self._manifests, upper):
-            return True
-        if not _was_first(lower_id, upper.id, stored):
-            return False
-        # A rollback points the hint at the newest snapshot it leaves, or a later commit on that moves it up;
-        # a late writer of ours never moves it.
-        hint = self.hinted_id()
-        if hint is not None and hint <= lower_id:
-            return True
-        # Numbers rise with time. Where time goes back, the lower one was committed after the upper one was prepared.
-        try:
-            lower = self.find(lower_id)
-        except AnabranchError:
-            return False
-        went_on = stored[lower_id] > stored[upper.id]
-        back = 0 if lower is None else lower.time_millis - upper.time_millis
-        return back > (0 if went_on else _SKEW_MILLIS)
-
-    def _find_if(self, snapshot_id: int, stored: Mapping[int, int] | None) -> Snapshot | None:
-        return self.find(snapshot_id) if stored is None or snapshot_id in stored else None
-
-    def earliest_id(self) -> int | None:
-        """Return the smallest snapshot id, or None."""
-        hint = self.hinted_earliest_id()
-        if hint is not None and self.is_there(hint) and not (hint > 1 and self.is_there(hint - 1)):
-            return hint
-        # Where nothing has expired yet, what may be thousands need not be listed. Branches begin elsewhere.
-        if self._layout.branch is None and self.is_there(1):
-            return 1
-        ids = self.ids()
-        return ids[0] if ids else None
-
     def backwards(self, newest: Snapshot) -> Iterator[Snapshot]:
         """Yield `newest` and its ancestors, down to the first gap.
 
         Right below history may lie the leftover of a late writer that died before taking it back:
         a snapshot that nothing was built on.
         """
-        if self._storage.is_far:
+        if self.storage.is_far:
             yield from self._backwards_ahead(newest)
             return
         current: Snapshot | None = newest
@@ -441,7 +242,7 @@ class SnapshotLog:
         yield newest
         for at_once in (*_FIRST_AHEAD, max(below, 1)):
             ids = range(below, max(below - at_once, 0), -1)
-            for found in stream(self.find, ids, at=self._storage):
+            for found in stream(self.find, ids, at=self.storage):
                 if found is None or parent not in (None, found.stamp):
                     return
                 yield found
@@ -501,12 +302,12 @@ class SnapshotLog:
         """
         parent = newest.properties.get(PARENT_PROPERTY)
         ids = range(newest.id - 1, max(lowest, 1) - 1, -1)
-        with_delta = deltas and self._storage.is_far and len(ids) <= _DELTAS_AHEAD
-        find = self._find_with_delta if with_delta else self._find_stored
-        with reading(self._storage) as begin:
+        with_delta = deltas and self.storage.is_far and len(ids) <= _DELTAS_AHEAD
+        find = self._find_with_delta if with_delta else self.find_stored
+        with reading(self.storage) as begin:
             if with_delta:
                 begin(partial(self._manifests.fetch_delta, newest))
-            for found in stream(find, ids, at=self._storage):
+            for found in stream(find, ids, at=self.storage):
                 if found is None or parent not in (None, found[0].stamp):
                     return
                 yield found
@@ -520,10 +321,10 @@ class SnapshotLog:
         a process that dies before it leaves the same.
         """
         try:
-            self._put_hint(snapshot_id)
+            self.put_hint(snapshot_id)
         except AnabranchError:
             return
-        afterwards(partial(self._move_hint_on, snapshot_id), at=self._storage)
+        afterwards(partial(self._move_hint_on, snapshot_id), at=self.storage)
 
     def _move_hint_on(self, snapshot_id: int) -> None:
         """Name the snapshots above the hinted one that were committed before the hint was written."""
@@ -533,41 +334,6 @@ class SnapshotLog:
                 if snapshot is None or self._following(snapshot) is None:
                     return
                 snapshot_id += 1
-                self._put_hint(snapshot_id)
+                self.put_hint(snapshot_id)
         except AnabranchError:
             return
-
-    def take_back_hint(self, snapshot_id: int) -> None:
-        """Point the LATEST hint at the snapshot below those that are about to be removed."""
-        with suppress(StorageError):
-            self._put_hint(snapshot_id)
-
-    def _put_hint(self, snapshot_id: int) -> None:
-        self._storage.put(self._layout.latest_hint_path, str(snapshot_id).encode(), durable=False)
-
-    def is_there(self, snapshot_id: int) -> bool:
-        """Whether there is a snapshot of that id, of whatever history."""
-        return self._storage.exists(self._layout.snapshot_path(snapshot_id))
-
-    def hinted_id(self) -> int | None:
-        """Return the newest snapshot id according to the hint, which may be wrong; None without a hint."""
-        return self._hint(self._layout.latest_hint_path)
-
-    def hinted_earliest_id(self) -> int | None:
-        """Return the smallest snapshot id according to the hint, likewise."""
-        return self._hint(self._layout.earliest_hint_path)
-
-    def _hint(self, path: str) -> int | None:
-        try:
-            text = self._storage.get(path)
-        except AnabranchError:
-            return None
-        return int(text) if len(text) <= 18 and text.isdigit() and int(text) > 0 else None
-
-
-def _was_first(lower_id: int, upper_id: int, stored: Mapping[int, int]) -> bool:
-    """Whether the contiguous ids ending at `lower_id` were begun before `upper_id` was stored, by the store's clock."""
-    oldest = lower_id
-    while oldest - 1 in stored:
-        oldest -= 1
-    return stored[oldest] <= stored[upper_id]
