@@ -52,6 +52,35 @@ def test_columns_of_several_tables():
     }
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("o.id, x.n FROM orders o, LATERAL (SELECT n FROM items i WHERE i.order_id = o.id) x", [["orders.id"], ["items.n"]]),
+        ("o.id, x.* FROM orders o JOIN LATERAL (SELECT max(n) FROM items WHERE order_id = o.id) x", [["orders.id"], ["items.n"]]),
+        ("o.id, x.c FROM orders o, LATERAL (SELECT n * o.price AS c FROM items WHERE order_id = o.id) x", [["orders.id"], ["items.n", "orders.price"]]),
+        ("id, x.c FROM orders, LATERAL (SELECT price * 2 AS c) x", [["orders.id"], ["orders.price"]]),
+        ("id, (SELECT max(n * o.price) FROM items WHERE order_id = o.id) FROM orders o", [["orders.id"], ["items.n", "orders.price"]]),
+        ("id, (SELECT max(price) FROM items WHERE order_id = id) FROM orders", [["orders.id"], ["orders.price"]]),
+        ("n, order_id FROM items AS t(n, order_id)", [["items.order_id"], ["items.n"]]),
+        ("* FROM items t(p, q)", [["items.order_id"], ["items.n"]]),
+        ("t.p, id FROM items AS t(p, q) JOIN orders ON q = id", [["items.order_id"], ["orders.id"]]),
+        ("b, a FROM (SELECT order_id, n FROM items) AS t(a, b)", [["items.n"], ["items.order_id"]]),
+        ("order_id, sum(n) OVER w FROM items WINDOW w AS (PARTITION BY order_id)", [["items.order_id"], ["items.n", "items.order_id"]]),
+        # What is not known is left out, rather than said in part.
+        ("id, col FROM orders LATERAL VIEW explode(array(price)) e", [["orders.id"], None]),
+        ("o.id, x.c FROM orders o, LATERAL (SELECT n * price AS c FROM items) x", [["orders.id"], None]),
+        ("id, absent FROM orders", [["orders.id"], None]),
+        ("a.id, (SELECT max(n * a.id) FROM items) FROM (SELECT price AS id FROM orders) a", [["orders.price"], None]),
+    ],
+)  # fmt: skip
+def test_columns_of_queries_within_queries(rows, expected):
+    assert columns(f"INSERT INTO db.out SELECT {rows}", tables={**TABLES, "db.orders$branch_fix": ["x"]}) == {
+        name: tuple(f"db.{source}" for source in sources)
+        for name, sources in zip(SINK, expected, strict=True)
+        if sources is not None
+    }
+
+
 def test_a_query_tells_of_its_own_columns_only():
     text = "SELECT price AS id, id AS total FROM db.orders"
     assert columns(text, written=["ID", "total"]) == {

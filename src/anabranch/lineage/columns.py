@@ -44,8 +44,8 @@ def column_origins(
         return ()
     try:
         return _origins(text, sink, tables, written)
-    except (SqlglotError, ValueError, KeyError, RecursionError):
-        return ()
+    except (SqlglotError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ()  # its parser and optimiser know no other way to say that they do not understand
 
 
 def _origins(
@@ -66,6 +66,7 @@ def _origins(
         title = _title(table, known)
         if title is not None:
             _rename(table, title)
+    _simplify(query)
     schema: dict[str, Any] = {}
     for title, columns in tables.items():
         database, _, name = title.partition(".")
@@ -75,6 +76,7 @@ def _origins(
     if by_position is None and written is not None and _lower(selected) != _lower(written):
         return ()
     names = _names(selected, sink, by_position)
+    aliases = _aliases(qualified, known)
     for place, select in enumerate(qualified.selects):
         select.replace(exp.alias_(select.unalias().copy(), f"_{place}"))
     scope = build_scope(qualified)
@@ -82,7 +84,7 @@ def _origins(
         return ()
     how: dict[str, Any] = {"scope": scope, "dialect": _DIALECT, "copy": False}
     found = (
-        (name, _sources(lineage(f"_{place}", qualified, schema, **how), known, tables))
+        (name, _sources(lineage(f"_{place}", qualified, schema, **how), known, tables, aliases))
         for place, name in enumerate(names)
         if name is not None
     )
@@ -165,21 +167,62 @@ def _rename(table: Any, title: str) -> None:
     table.set("catalog", None)
 
 
+def _simplify(query: Any) -> None:
+    """Replace the forms of Spark whose columns sqlglot takes for others."""
+    from sqlglot import exp
+    from sqlglot.transforms import eliminate_window_clause
+
+    for table in [*query.find_all(exp.Table)]:
+        alias = table.args.get("alias")
+        if alias is not None and alias.columns:  # FROM t AS a(x, y): it looks for x and y in t
+            table.set("alias", exp.TableAlias(this=alias.this.copy()))
+            table.replace(exp.Subquery(this=exp.select("*").from_(table.copy()), alias=alias))
+    for lateral in [*query.find_all(exp.Lateral)]:
+        inner = lateral.this
+        if isinstance(inner, exp.Subquery) and inner.find(exp.From) is not None:
+            # It takes the columns of other tables that are compared with for those that are returned.
+            lateral.replace(exp.Subquery(this=inner.this.copy(), alias=lateral.args.get("alias")))
+    for select in query.find_all(exp.Select):
+        eliminate_window_clause(select)
+
+
+def _aliases(query: Any, known: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the tables by the names under which a statement uses them; None under a name for anything else, or for several."""
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import traverse_scope
+
+    found: dict[str, str | None] = {}
+    for scope in traverse_scope(query):
+        for alias, source in scope.sources.items():
+            title = known.get(f"{source.db}.{source.name}".lower()) if isinstance(source, exp.Table) else None
+            found[alias] = title if found.get(alias, title) == title else None
+    return found
+
+
 def _sources(
-    node: Any, known: Mapping[str, str], tables: Mapping[str, Sequence[str]]
+    node: Any,
+    known: Mapping[str, str],
+    tables: Mapping[str, Sequence[str]],
+    aliases: Mapping[str, str | None],
 ) -> tuple[str, ...] | None:
-    """Return the input columns that a column is computed from; None if one is of an unknown table."""
+    """Return the input columns that a column is computed from; None if one of them is not known."""
     from sqlglot import exp, parse_one
 
     found: dict[str, None] = {}
     for end in node.walk():
-        if end.downstream or not isinstance(end.expression, exp.Table):
+        if end.downstream:
             continue
-        table = end.expression
-        column = parse_one(end.name, into=exp.Column, dialect=_DIALECT).name
-        title = known.get(f"{table.db}.{table.name}".lower())
-        if title is None:
+        match end.expression:
+            case exp.Table() as table:
+                title = known.get(f"{table.db}.{table.name}".lower())
+                name = parse_one(end.name, into=exp.Column, dialect=_DIALECT).name
+            case exp.Placeholder():  # a column of a query around this one, or none that is known
+                outer = parse_one(end.name, into=exp.Column)
+                title, name = aliases.get(outer.text("table")), outer.name
+            case _:
+                continue
+        exact = None if title is None else next((c for c in tables[title] if c.lower() == name.lower()), None)
+        if exact is None:
             return None
-        exact = next((c for c in tables[title] if c.lower() == column.lower()), column)
         found[f"{title}.{exact}"] = None
     return tuple(sorted(found)[:_MOST])
