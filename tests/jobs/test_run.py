@@ -9,7 +9,8 @@ import pytest
 import anabranch
 from anabranch.errors import InvalidInputError
 from anabranch.jobs.prepare import Run
-from anabranch.jobs.run import run_jobs, stopping
+from anabranch.jobs.run import run_jobs
+from anabranch.jobs.signals import stopping
 from anabranch.jobs.trigger import AVAILABLE_NOW, ONCE, Schedule, Trigger, trigger_of, with_trigger
 
 

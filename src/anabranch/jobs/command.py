@@ -16,7 +16,8 @@ from anabranch.jobs.load import NoSessionError, chosen, feeds, in_order, jobs_of
 from anabranch.jobs.local_spark import local_spark
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.preview import PlannedJob, planned_job, preview
-from anabranch.jobs.run import ALSO, interruptible, run_jobs, stopping
+from anabranch.jobs.run import ALSO, run_jobs
+from anabranch.jobs.signals import interruptible, stopping
 from anabranch.jobs.status import JobStatus, RunEvent
 from anabranch.jobs.taking import take
 from anabranch.jobs.task import Policy, Stop

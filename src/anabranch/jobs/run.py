@@ -6,10 +6,7 @@ are part of the query at every start. So a kill at any moment, also in the first
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -124,40 +121,6 @@ def _tasks(jobs: Sequence[Job], batches: frozenset[str], runner: Runner) -> list
         )
         for job in jobs
     ]
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP break off the block as SIGINT does, so that what it has begun is undone. Main thread only."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with _handling(["SIGTERM", "SIGHUP"], interrupt):
-        yield
-
-
-@contextmanager
-def stopping() -> Iterator[Stop]:
-    """Open a `Stop` that SIGINT, SIGTERM and SIGHUP trigger; a second one makes it urgent. Main thread only."""
-    stop = Stop()
-    with _handling(["SIGINT", "SIGTERM", "SIGHUP"], lambda *_: stop.ask()):
-        yield stop
-
-
-@contextmanager
-def _handling(names: Sequence[str], handler: Callable[..., None]) -> Iterator[None]:
-    """Handle signals, as far as there are such, while the block runs; in a thread that is not the main one there are none."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asking = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.signal(number, handler) for number in asking}
-    try:
-        yield
-    finally:
-        for number, handler_before in before.items():
-            signal.signal(number, handler_before)
 
 
 def _check_fed(jobs: Sequence[Job], run: Run) -> None:

@@ -299,7 +299,7 @@ def _on_spark(
     from anabranch.cascade import on_spark
     from anabranch.jobs.command import check_spark
     from anabranch.jobs.local_spark import local_spark
-    from anabranch.jobs.run import stopping
+    from anabranch.jobs.signals import stopping
     from anabranch.jobs.task import Policy
     from anabranch.jobs.underway import CorrectionScope, carried_out
     from anabranch.lake import connect

@@ -1,0 +1,95 @@
+"""What SIGINT, SIGTERM and SIGHUP do while jobs run or are about to.
+
+Python carries out a handler between two steps of its own, so not while its main thread waits in a library, as for an
+object store that accepts a request and never answers. A thread sees the signals then, and ends the process some seconds
+after the second one: as when it is killed, nothing is lost or written twice.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from anabranch.jobs.task import Stop
+
+_NAMES: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+_SECONDS: Final = 15.0
+"""How long what a second signal ends may take."""
+_CODE: Final = 130
+_SAID: Final = b"anabranch: ended without an answer from what it waited for; nothing is lost, and jobs can be run again at once\n"
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP break off the block as SIGINT does, so that what it has begun is undone. Main thread only."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with _handling(_NAMES[1:], interrupt):
+        yield
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Open a `Stop` that SIGINT, SIGTERM and SIGHUP trigger; a second one makes it urgent. Main thread only."""
+    stop = Stop()
+    with _handling(_NAMES, lambda *_: stop.ask()):
+        yield stop
+
+
+@contextmanager
+def _handling(names: Sequence[str], handler: Callable[..., None]) -> Iterator[None]:
+    """Handle signals, as far as there are such, while the block runs; in a thread that is not the main one there are none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in _numbers(names)}
+    try:
+        with _ended_by_the_second():
+            yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
+
+
+@contextmanager
+def _ended_by_the_second() -> Iterator[None]:
+    """End the process where a second signal does not end the block. Within another such block that one counts."""
+    seen, told = socket.socketpair()
+    told.setblocking(False)
+    before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    if before != -1:
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+    is_over = threading.Event()
+    threading.Thread(target=_watch, args=(seen, is_over), name="anabranch-signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        if before == -1:
+            signal.set_wakeup_fd(-1)
+        told.close()  # the thread ends
+
+
+def _watch(seen: socket.socket, is_over: threading.Event) -> None:
+    ours, count = {*_numbers(_NAMES)}, 0
+    with seen:
+        while count < 2:
+            received = seen.recv(16)
+            if not received:
+                return
+            count += sum(number in ours for number in received)
+        if not is_over.wait(_SECONDS):
+            with suppress(OSError):
+                os.write(2, _SAID)
+            os._exit(_CODE)
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]

@@ -1,0 +1,97 @@
+"""A second signal ends a process that waits for a store which never answers; one that ends by itself is left alone."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from anabranch.jobs.signals import interruptible, stopping
+
+CHILD = """
+import sys, threading
+from contextlib import ExitStack
+from anabranch.jobs import signals
+from anabranch.storage.open import open_storage
+signals._SECONDS = float(sys.argv[2])
+options = {"s3.endpoint": sys.argv[1], "s3.access-key": "a", "s3.secret-key": "b", "s3.region": "us-east-1"}
+with ExitStack() as stack:
+    stack.enter_context(signals.interruptible())
+    stop = stack.enter_context(signals.stopping()) if sys.argv[3] == "running" else None
+    storage = open_storage("s3://bucket/warehouse", options)
+    print("waiting", flush=True)
+    if sys.argv[4] == "store":
+        storage.get("never")
+    while not stop.is_urgent():
+        threading.Event().wait(0.05)
+print("over", flush=True)
+"""
+
+
+@pytest.fixture
+def silent():
+    """The address of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held = []
+
+        def accept():
+            try:
+                while True:
+                    held.append(server.accept()[0])
+            except OSError:
+                return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", held
+        for one in held:
+            one.close()
+
+
+def started(endpoint, seconds, scene, waits_for):
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, endpoint, str(seconds), scene, waits_for],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout.readline() == "waiting\n"
+    return child
+
+
+@pytest.mark.parametrize("scene", ["running", "beginning"])
+def test_a_second_signal_ends_what_waits_for_a_store_that_never_answers(silent, scene):
+    endpoint, held = silent
+    with started(endpoint, 1.0, scene, "store") as child:
+        end = time.monotonic() + 30
+        while not held and time.monotonic() < end:
+            time.sleep(0.02)
+        child.send_signal(signal.SIGTERM)
+        time.sleep(1.5)
+        assert child.poll() is None  # one signal lets it wait
+        child.send_signal(signal.SIGINT)
+        assert child.wait(15) == 130
+        assert "ended without an answer" in child.stderr.read()
+
+
+def test_what_a_second_signal_ends_is_not_ended_for_it(silent):
+    with started(silent[0], 10.0, "running", "signals") as child:
+        for _ in range(2):
+            child.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        assert child.wait(15) == 0
+        assert child.stdout.read() == "over\n"
+
+
+def test_nothing_is_left_behind():
+    threads = threading.active_count()
+    for _ in range(20):
+        with interruptible(), stopping():
+            assert signal.set_wakeup_fd(-1) != -1
+    assert signal.set_wakeup_fd(-1) == -1
+    end = time.monotonic() + 10
+    while threading.active_count() > threads and time.monotonic() < end:
+        time.sleep(0.02)
+    assert threading.active_count() == threads
