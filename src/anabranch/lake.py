@@ -272,7 +272,8 @@ class Lake:
             checkpoints: folder with the checkpoints of all jobs, by their names and branches; of the warehouse if None.
 
         Returns:
-            The plan, or with `run` the result. Called again after a failure it continues where it was.
+            The plan, or with `run` the result. A job that fails raises nothing: its `is_published` says whether the mains are
+            corrected, its `failed` and `waiting` why not. Called again after a failure it continues where it was.
 
         Raises:
             NotFoundError: there is no such table or tag.

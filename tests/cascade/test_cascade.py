@@ -60,6 +60,7 @@ def test_it_is_run_published_taken_back_and_published_again():
     told = []
     result = cascade(lake)
     assert (result.done, result.failed, result.waiting) == (("db.clean", "db.big"), (), None)
+    assert repr(result) == "<CascadeResult published: db.clean, db.big>"
     assert [name for name, _ in result.group.tables] == ["db.clean", "db.big"]
     assert lake.groups()[-1].reason == "cascade of db.orders after replacement 1"
     assert is_corrected(lake)
@@ -108,6 +109,7 @@ def test_it_can_be_looked_at_before_it_is_published():
     lake = spoilt()
     before = values(lake, "db.clean")
     result = cascade(lake, publish=False)
+    assert repr(result) == "<CascadeResult not published>"
     assert result.group is None
     assert not result.is_published
     assert values(lake, "db.clean") == before
@@ -215,6 +217,7 @@ def test_what_no_job_makes_again_is_said_and_waited_for():
     )
     result = cascade(lake)
     assert result.waiting.table == "db.clean"
+    assert repr(result) == "<CascadeResult not published: waits for 'db.clean', which somebody has to finish>"
     assert not result.done
     lake.table(f"db.clean$branch_{NAME}").append(rows(500, 1))
     assert cascade(lake).waiting is not None

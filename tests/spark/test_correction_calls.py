@@ -1,7 +1,9 @@
 """`CALL lake.sys.correct` and `cascade`, through the session's own SQL and through `lake.sql`."""
 
 import json
+import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -10,6 +12,7 @@ from anabranch import InvalidInputError
 from anabranch.jobs.load import load
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import run_jobs
+from anabranch.jobs.task import Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.storage.open import local_folder
 
@@ -23,6 +26,13 @@ anabranch.sql_job("big", "SELECT id, v + 1 AS v FROM clean", sources={"clean": "
 
 def values(lake, table):
     return sorted((row["id"], row["v"]) for row in lake.table(table).scan().to_arrow().to_pylist())
+
+
+def wait_for(holds, seconds=120):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.2)
 
 
 def test_a_correction_by_sql(spark, warehouse, tmp_path):
@@ -101,3 +111,30 @@ def test_a_cascade_runs_inside_of_the_sessions_own_call(spark, warehouse, tmp_pa
         ("db.big", True, None),
     ]
     assert values(lake, "db.big") == [(1, 3), (2, 5)]
+
+
+def test_a_correction_while_the_session_runs_the_same_jobs(spark, warehouse, tmp_path):
+    lake = anabranch.connect(warehouse, spark=spark)
+    for name in ("db.raw", "db.clean", "db.big"):
+        lake.create_table(name, "id BIGINT NOT NULL, v BIGINT")
+    wrong, right, raw = tmp_path / "wrong.py", tmp_path / "right.py", lake.table("db.raw")
+    wrong.write_text(FILE.replace("FACTOR", "3"))
+    right.write_text(FILE.replace("FACTOR", "2"))
+    raw.append([{"id": 1, "v": 0}])
+    stop, ended = Stop(), []
+    running = Thread(target=lambda: ended.extend(run_jobs(load(wrong).jobs, lake, stop=stop)))
+    running.start()
+    try:
+        wait_for(lambda: values(lake, "db.big") == [(1, 1)])
+        lake.table("db.clean").create_tag("good")
+        raw.append([{"id": 2, "v": 10}])
+        wait_for(lambda: len(values(lake, "db.big")) == 2)
+        done = lake.correct("db.clean", from_tag="good", jobs=right, run=True)
+        assert done.is_published, done.failed
+        assert running.is_alive()
+    finally:
+        stop.ask()
+        running.join(120)
+    assert not running.is_alive()
+    assert values(lake, "db.clean") == [(1, 0), (2, 20)]
+    assert values(lake, "db.big") == [(1, 1), (2, 21)]

@@ -10,9 +10,12 @@ from anabranch.jobs.status import JobStatus
 from anabranch.kernel.replacement.result import GroupResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CascadeResult:
-    """Result of a cascade run. Running it again continues from there."""
+    """Result of a cascade run. Running it again continues from there.
+
+    A job that failed, or a table that somebody has to finish, is no exception: then nothing is published, see `is_published`.
+    """
 
     plan: CascadePlan
     done: tuple[str, ...]
@@ -33,6 +36,20 @@ class CascadeResult:
     def is_published(self) -> bool:
         """Whether no main contains anything of what was taken out any more."""
         return self.plan.is_done or self.group is not None
+
+    def __repr__(self) -> str:
+        if self.is_published:
+            said = "published: " + ", ".join(self.done) if self.group is not None else "published"
+        elif self.waiting is not None:
+            said = f"not published: waits for '{self.waiting.table}', which somebody has to finish"
+        else:
+            said = "; ".join(
+                [
+                    "not published",
+                    *(f"job '{one.job}' {one.state.value}: {one.message}" for one in self.failed),
+                ]
+            )
+        return f"<CascadeResult {said}>"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""

@@ -137,11 +137,14 @@ def start_query(
             f"{job} overwrites, but reads a stream: each batch would replace the one before",
             hint="use mode='append', or 'complete' for an aggregation over everything.",
         )
-    writer = rows.writeStream.format("anabranch").outputMode(job.mode).queryName(job.name)
+    # A session has one query of a name, and may run the job on main while a correction runs it on a branch.
+    branch = prepared.sink.partition("$branch_")[2]
+    name = f"{job.name}@{branch}" if branch else job.name
+    writer = rows.writeStream.format("anabranch").outputMode(job.mode).queryName(name)
     writer = writer.options(**_of_write(prepared, lake)).option(CHECKPOINT, checkpoint.location)
     if looked_up != Gathered():
         writer = writer.option(LOOKED_UP.key, Lookups.of(looked_up).to_json())
-    OF_JOBS.add(job.name)
+    OF_JOBS.add(name)
     given = trigger.spark()
     if given:
         writer = writer.trigger(**given)

@@ -10,10 +10,14 @@ its tables had.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from anabranch.lineage.model import ColumnOrigin
+
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
+"""What it does not understand is no concern of who writes: without a handler, logging prints it to standard error."""
 
 _DIALECT: Final = "spark"
 _LONGEST: Final = 20_000
