@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from interop.ours import NAME, Ours, Rows, same
@@ -70,3 +71,23 @@ def test_many_files_of_one_commit(tmp_path: Path, peer: PeerSession) -> None:
     same(peer.read(tmp_path, NAME), rows)
     found = peer.read(tmp_path, NAME, filter={"op": "less_than", "column": "n", "values": [3]})
     same(found, rows[:3])
+
+
+def test_columns_of_large_files_that_are_not_compressed(tmp_path: Path, peer: PeerSession) -> None:
+    """A file in which some columns are compressed and others, which would hardly shrink, are not."""
+    ours = Ours(tmp_path, "n INT, x DOUBLE, s STRING, k INT")
+    chance = random.Random(7)
+    rows: Rows = [
+        [n, chance.random(), f"text-{n % 17}", chance.randrange(64)] if n % 1_000 else [n, None, None, None]
+        for n in range(140_000)
+    ]
+    ours.append(rows)
+    (path,) = tmp_path.glob("**/*.parquet")
+    group = pq.read_metadata(path).row_group(0)
+    assert [group.column(place).compression for place in range(4)] == [
+        "ZSTD",
+        "UNCOMPRESSED",
+        "ZSTD",
+        "UNCOMPRESSED",
+    ]
+    same(peer.read(tmp_path, NAME), rows)
