@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -73,13 +74,13 @@ CALLS = ("open", "fstat", "readlink", "lstat", "stat", "dup2", "fsencode")
 
 @contextmanager
 def disturbed(monkeypatch, acts):
-    """Between the calls of the system somebody acts: after which call, by its number, and what."""
-    count, busy = itertools.count(1), []
+    """Between the calls of the system somebody acts: after which call of this thread, by its number, and what."""
+    count, busy, own = itertools.count(1), [], threading.get_ident()
 
     def watched(real):
         def call(*arguments, **named):
             result = real(*arguments, **named)
-            if not busy:
+            if not busy and threading.get_ident() == own:  # others, left by other tests, would act in between
                 busy.append(True)
                 acts.get(next(count), lambda: None)()
                 busy.clear()
