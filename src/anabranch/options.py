@@ -45,7 +45,7 @@ FILE_COMPRESSION = spelled(
     "file.compression",
     "zstd",
     "zstd|lz4|snappy|gzip|none|uncompressed",
-    "Compression of data files: zstd, lz4, snappy, gzip or none. Columns that hardly shrink stay as they are.",
+    "Compression of data files: zstd, lz4, snappy, gzip or none. Of large files written in Python, columns that hardly shrink stay as they are.",
     "compression of data files",
 )
 ZSTD_LEVEL = bounded("file.compression.zstd-level", 1, -131072, 22, "Level of zstd for data files.")

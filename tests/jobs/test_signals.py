@@ -12,7 +12,7 @@ import pytest
 from anabranch.jobs.signals import interruptible, stopping
 
 CHILD = """
-import sys, threading
+import os, signal, sys, threading, time
 from contextlib import ExitStack
 from anabranch.jobs import signals
 from anabranch.storage.open import open_storage
@@ -25,6 +25,17 @@ with ExitStack() as stack:
     print("waiting", flush=True)
     if sys.argv[4] == "store":
         storage.get("never")
+    if sys.argv[4] == "children":
+        for _ in range(3):
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+                os._exit(0)
+            time.sleep(0.2)
+            os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+        time.sleep(3)
+        os._exit(7)
     while not stop.is_urgent():
         threading.Event().wait(0.05)
 print("over", flush=True)
@@ -85,13 +96,21 @@ def test_what_a_second_signal_ends_is_not_ended_for_it(silent):
         assert child.stdout.read() == "over\n"
 
 
+def test_signals_of_forked_processes_do_not_count(silent):
+    """A function of a job may have a pool of processes, which is ended by signals."""
+    with started(silent[0], 1.0, "running", "children") as child:
+        assert child.wait(30) == 7, child.stderr.read()
+
+
 def test_nothing_is_left_behind():
-    threads = threading.active_count()
+    def watching():
+        return [one for one in threading.enumerate() if one.name == "anabranch-signals"]
+
     for _ in range(20):
         with interruptible(), stopping():
             assert signal.set_wakeup_fd(-1) != -1
     assert signal.set_wakeup_fd(-1) == -1
     end = time.monotonic() + 10
-    while threading.active_count() > threads and time.monotonic() < end:
+    while watching() and time.monotonic() < end:
         time.sleep(0.02)
-    assert threading.active_count() == threads
+    assert watching() == []

@@ -1,7 +1,6 @@
 """`CALL lake.sys.correct` and `cascade`, through the session's own SQL and through `lake.sql`."""
 
 import json
-import time
 from pathlib import Path
 from threading import Thread
 
@@ -15,6 +14,7 @@ from anabranch.jobs.run import run_jobs
 from anabranch.jobs.task import Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.storage.open import local_folder
+from tests.spark.native_cases import eventually
 
 FILE = """
 import anabranch
@@ -26,13 +26,6 @@ anabranch.sql_job("big", "SELECT id, v + 1 AS v FROM clean", sources={"clean": "
 
 def values(lake, table):
     return sorted((row["id"], row["v"]) for row in lake.table(table).scan().to_arrow().to_pylist())
-
-
-def wait_for(holds, seconds=120):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def test_a_correction_by_sql(spark, warehouse, tmp_path):
@@ -125,10 +118,10 @@ def test_a_correction_while_the_session_runs_the_same_jobs(spark, warehouse, tmp
     running = Thread(target=lambda: ended.extend(run_jobs(load(wrong).jobs, lake, stop=stop)))
     running.start()
     try:
-        wait_for(lambda: values(lake, "db.big") == [(1, 1)])
+        eventually(lambda: values(lake, "db.big") == [(1, 1)])
         lake.table("db.clean").create_tag("good")
         raw.append([{"id": 2, "v": 10}])
-        wait_for(lambda: len(values(lake, "db.big")) == 2)
+        eventually(lambda: len(values(lake, "db.big")) == 2)
         done = lake.correct("db.clean", from_tag="good", jobs=right, run=True)
         assert done.is_published, done.failed
         assert running.is_alive()

@@ -31,7 +31,11 @@ _DICTIONARY_BYTES: Final = 1 << 20
 _TINY_CHUNK: Final = 64
 """Bytes of a column's values that are not worth a compressor, whose set-up takes as long as writing them uncompressed."""
 _TRIAL_ROWS: Final = 1 << 15
-"""Rows of a row group that are compressed to see which columns it pays for; of smaller groups than four times that, all."""
+"""Most rows of a row group that are compressed to see which columns it pays for."""
+_TRIAL_SHARE: Final = 16
+"""They are no more than one of so many, so that a trial costs little."""
+_LEAST_TRIED: Final = 1 << 17
+"""Rows of a group below which all columns are compressed: a trial of few tells little."""
 _WORTH: Final = 0.8
 """Share of its size that a column may keep to be compressed: every reader pays for decompression, most of all of zstd."""
 
@@ -131,9 +135,9 @@ def _compression(
     if pages.codec == "none" or (pages.codec == "zstd" and size_of(table) <= _TINY_CHUNK * len(leaves)):
         return {"compression": "none"}
     everywhere = {"compression": pages.codec, "compression_level": pages.level}
-    if len(table) < 4 * _TRIAL_ROWS:
+    if len(table) < _LEAST_TRIED:
         return everywhere
-    trial, sink = _pieces(table, _TRIAL_ROWS), pa.BufferOutputStream()
+    trial, sink = _pieces(table, min(_TRIAL_ROWS, len(table) // _TRIAL_SHARE)), pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         trial.schema,

@@ -39,16 +39,13 @@ class CascadeResult:
 
     def __repr__(self) -> str:
         if self.is_published:
-            said = "published: " + ", ".join(self.done) if self.group is not None else "published"
+            tables = () if self.group is None else (name for name, _ in self.group.tables)
+            said = f"published: {', '.join(tables) or 'nothing was left to do'}"
         elif self.waiting is not None:
             said = f"not published: waits for '{self.waiting.table}', which somebody has to finish"
         else:
-            said = "; ".join(
-                [
-                    "not published",
-                    *(f"job '{one.job}' {one.state.value}: {one.message}" for one in self.failed),
-                ]
-            )
+            failed = (f"job '{one.job}' {one.state.value}: {one.message}" for one in self.failed)
+            said = "; ".join(("not published", *failed))
         return f"<CascadeResult {said}>"
 
     def to_dict(self) -> dict[str, Any]:

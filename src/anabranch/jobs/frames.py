@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from anabranch.catalog import Identifier
 from anabranch.errors import InvalidInputError
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.snapshot import CommitIdentity
@@ -138,8 +139,8 @@ def start_query(
             hint="use mode='append', or 'complete' for an aggregation over everything.",
         )
     # A session has one query of a name, and may run the job on main while a correction runs it on a branch.
-    branch = prepared.sink.partition("$branch_")[2]
-    name = f"{job.name}@{branch}" if branch else job.name
+    branch = Identifier.parse(prepared.sink).branch
+    name = job.name if branch is None else f"{job.name}@{branch}"
     writer = rows.writeStream.format("anabranch").outputMode(job.mode).queryName(name)
     writer = writer.options(**_of_write(prepared, lake)).option(CHECKPOINT, checkpoint.location)
     if looked_up != Gathered():

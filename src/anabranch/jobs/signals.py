@@ -21,6 +21,8 @@ _NAMES: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 _SECONDS: Final = 15.0
 """How long what a second signal ends may take."""
 _CODE: Final = 130
+_TOLD: Final[set[int]] = set()
+"""The descriptor that tells of signals, while there is one."""
 _SAID: Final = b"anabranch: ended without an answer from what it waited for; nothing is lost, and jobs can be run again at once\n"
 
 
@@ -64,7 +66,9 @@ def _ended_by_the_second() -> Iterator[None]:
     seen, told = socket.socketpair()
     told.setblocking(False)
     before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-    if before != -1:
+    if before == -1:
+        _TOLD.add(told.fileno())
+    else:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)
     is_over = threading.Event()
     threading.Thread(target=_watch, args=(seen, is_over), name="anabranch-signals", daemon=True).start()
@@ -74,6 +78,7 @@ def _ended_by_the_second() -> Iterator[None]:
         is_over.set()
         if before == -1:
             signal.set_wakeup_fd(-1)
+            _TOLD.discard(told.fileno())
         told.close()  # the thread ends
 
 
@@ -89,6 +94,17 @@ def _watch(seen: socket.socket, is_over: threading.Event) -> None:
             with suppress(OSError):
                 os.write(2, _SAID)
             os._exit(_CODE)
+
+
+def _forget() -> None:
+    """Let signals of a forked process, as of a pool that is ended, not count as those of its parent."""
+    with suppress(ValueError):  # in an interpreter of its own
+        if (told := signal.set_wakeup_fd(-1)) not in (-1, *_TOLD):
+            signal.set_wakeup_fd(told)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _numbers(names: Sequence[str]) -> list[int]:

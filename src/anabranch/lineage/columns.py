@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from anabranch.lineage.model import ColumnOrigin
 
+# What it does not understand is no concern of who writes: without a handler, logging prints it to standard error.
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
-"""What it does not understand is no concern of who writes: without a handler, logging prints it to standard error."""
 
 _DIALECT: Final = "spark"
 _LONGEST: Final = 20_000
