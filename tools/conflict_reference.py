@@ -208,6 +208,10 @@ GROUPS = {
                 "files of the moment are gone, as another engine's expiry takes them",
                 "roll back to a newer moment; `verify` tells what is damaged",
             ),
+            "FORMER_MAIN_KEPT": (
+                "a main that was replaced, and is kept, began in what would be removed",
+                "wait until `branch.replaced-main.time-retained` is over, or roll back without `destructive`",
+            ),
             "HISTORY_MOVED": ("the table was changed while it was looked at", "stop the writers and repeat"),
         },
     ),

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import (
+    CommitConflictError,
     InvalidInputError,
     NotFoundError,
     SealedBranchError,
 )
 from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
-from tests.branches.replacing import BEFORE, again, parted
+from tests.branches.replacing import BEFORE, again, files, parted
 from tests.support.tables import ids_of, rows, written
 
 # Taking it back
@@ -80,3 +81,21 @@ def test_undo_goes_back_one_by_one_when_told_how_far():
 def test_nothing_to_undo():
     with pytest.raises(NotFoundError, match="main of 'db.t' was not replaced"):
         parted().undo_replace()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_destructive_rollback_is_refused_while_a_main_that_was_replaced_began_in_what_it_removes(force):
+    """It was refused in the middle: the removal was recorded, and the hint at the newest snapshot moved."""
+    table = parted()
+    table.replace_main_branch("fix")
+    table.create_tag("now")
+    table.create_branch("next", "now")
+    table.branch("next").append(rows(200, 1))
+    again(table).replace_main_branch("next")
+    again(table).replace_main_branch("fix", force=True)
+    before = files(table)
+    with pytest.raises(CommitConflictError, match="branch 'next' .* is kept as 'main@3'"):
+        again(table).rollback(2, destructive=True, force=force)
+    assert files(table) == before
+    assert again(table).verify(deep=True).ok
+    assert ids_of(again(table)) == [*BEFORE, 100]

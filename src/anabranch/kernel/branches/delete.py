@@ -65,12 +65,12 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
             f"branch '{name}' does not exist in '{main.name}'", hint=f"branches there are: {known}."
         )
     check_decisions(main)
-    _check_may_go(main, branch)
+    check_may_go(main, branch)
     mark = branch.layout.branch_file_path(DELETING_FILE)
     branch.storage.put(mark, b"")
     main = settled(main)
     try:
-        _check_may_go(main, branch)
+        check_may_go(main, branch)
     except InvalidInputError:
         branch.storage.delete(mark)
         raise
@@ -92,7 +92,8 @@ def is_being_deleted(branch: TableContext) -> bool:
     return branch.branch is not None and branch.storage.exists(branch.layout.branch_file_path(DELETING_FILE))
 
 
-def _check_may_go(main: TableContext, branch: TableContext) -> None:
+def check_may_go(main: TableContext, branch: TableContext) -> None:
+    """Raise `InvalidInputError` if the branch is main, or a main that was replaced and is kept."""
     if main.branch == branch.branch:
         raise InvalidInputError(
             f"branch '{branch.branch}' is the main branch of '{main.name}' and cannot be deleted",

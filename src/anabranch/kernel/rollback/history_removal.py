@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
-from anabranch.errors import CommitConflictError, NotFoundError
+from anabranch.errors import CommitConflictError, InvalidInputError, NotFoundError
 from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, Snapshot
 from anabranch.kernel.actions.rollback import difference_to
-from anabranch.kernel.branches.delete import delete_branch
+from anabranch.kernel.branches.delete import check_may_go, delete_branch
 from anabranch.kernel.commit.base import Base, Conflict
 from anabranch.kernel.commit.presence import lost_files
 from anabranch.kernel.log import archive
@@ -266,6 +266,7 @@ def _store(context: TableContext, target: Snapshot) -> None:
 
 
 def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
+    _check_branches_may_go(context, removal)
     if removal.holders and not force:
         listed = "; ".join(str(holder) for holder in removal.holders)
         raise CommitConflictError(
@@ -284,6 +285,21 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
             f"'{context.title}' was changed since it was looked at what to remove",
             "look again, then repeat it; stop the writers first.",
         )
+
+
+def _check_branches_may_go(context: TableContext, removal: Removal) -> None:
+    """Raise `CommitConflictError` if a branch that began in what is removed cannot be deleted, whether or not that is forced."""
+    for holder in removal.holders:
+        if holder.kind is HolderKind.BRANCH:
+            try:
+                check_may_go(context, context.on_branch(holder.name))
+            except InvalidInputError as error:
+                raise _refused(
+                    "FORMER_MAIN_KEPT",
+                    f"{len(removal.snapshots)} snapshots of '{context.title}' after {removal.target.id} cannot be removed, "
+                    f"because {holder} began there: {error.message}",
+                    f"{error.hint} Without 'destructive' nothing of the history goes away.",
+                ) from error
 
 
 def _check_readable(context: TableContext, removal: Removal) -> None:
