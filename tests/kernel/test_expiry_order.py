@@ -415,6 +415,34 @@ def test_a_rollback_for_good_while_an_expiry_is_paused_leaves_what_it_goes_to(
     assert left.verify().problems == ()
 
 
+def test_nobody_begins_anew_while_an_expiry_puts_back_what_a_rollback_for_good_went_to(table):
+    """The number of the target had been removed by an earlier rollback, which seemed to say why it was gone."""
+    fill(table, 5)
+    table.rollback(3, destructive=True)
+    fill(table, 7)
+    wanted, refused = ids_of(table.at(5)), []
+
+    def roll_back(_):
+        through(table).rollback(5, destructive=True)
+
+    def append(_):
+        with pytest.raises(
+            CorruptTableError, match="the newest snapshot is 5 by the hint, but it is not there"
+        ):
+            fill(through(table), 1)
+        refused.append(True)
+
+    at = {"where": "snapshot/snapshot-*"}
+    faults = (run("before", "delete_many", roll_back, **at), run("after", "delete_many", append, **at))
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        through(table, *faults).expire_snapshots(retain_max=2)
+    left = through(table)
+    assert refused
+    assert (left.snapshot.id, ids_of(left)) == (5, wanted)
+    fill(left, 1)
+    assert ids(left) == [1, 2, 3, 4, 5, 6]
+
+
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_an_expiry_meets_a_rollback_for_good_at_any_moment(clock, step):
     """The other way about: the expiry happens while the rollback is paused."""

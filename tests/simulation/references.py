@@ -24,6 +24,8 @@ class OverwriteUnchanged(Overwrite):
         return table.overwrite(table_of(self.rows), if_unchanged_since=self.since).id
 
     def rows_after(self, content, before, model):
+        if self.since is None:  # it had found none, so there is no condition
+            return super().rows_after(content, before, model)
         gone = {part_of(row) for row in self.rows}
         now, then = (
             sorted(row for row in rows if part_of(row) in gone)

@@ -71,15 +71,35 @@ def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snaps
         return False
 
 
-def was_removed(storage: Storage, layout: Layout, snapshot_id: int) -> bool:
-    """Whether a rollback removed a snapshot of that number of the branch. Old records do not name the branch."""
+def was_removed(storage: Storage, layout: Layout, snapshot_id: int, newest: int) -> bool:
+    """Whether a rollback is why a snapshot of that number of the branch is not there.
+
+    A rollback leaves what it goes to. Where even that is not there, and was not removed by another, numbers were used again
+    since, and what had them is gone for another reason.
+
+    Args:
+        storage: where the records are. Old ones do not name the branch.
+        layout: of the branch.
+        snapshot_id: the number.
+        newest: that of the newest snapshot that is there; 0 if there is none.
+    """
     root = layout.branch_root
+    records = [record for record in _records(storage) if record.get("branch", root) == root]
+    removed = {one.get("stamp") for record in records for one in _list(record, "removed")}
     return any(
         one.get("id") == snapshot_id
-        for record in _records(storage)
-        if record.get("branch", root) == root
+        for record in records
+        if _is_target_there(record, newest, removed)
         for one in _list(record, "removed")
     )
+
+
+def _is_target_there(record: dict[str, Any], newest: int, removed: set[Any]) -> bool:
+    """Whether what a rollback went to may be there, or another rollback took it away."""
+    target = record.get("target")
+    if not isinstance(target, dict) or not isinstance(number := target.get("id"), int):
+        return True  # what cannot be read tells nothing
+    return number <= newest or target.get("stamp") in removed
 
 
 def removed_stamps(storage: Storage) -> set[str]:

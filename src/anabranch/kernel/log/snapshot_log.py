@@ -107,7 +107,7 @@ class SnapshotLog(SnapshotFiles):
         hint, newest = self.hinted_id(), 0 if found is None else found.id
         if hint is None or hint <= newest or self.is_there(hint):
             return
-        if was_removed(self.storage, self.layout, hint):
+        if was_removed(self.storage, self.layout, hint, newest):
             return
         if not self._has_more_lists(found):
             return  # nobody prepared such a snapshot: the hint is nonsense

@@ -238,7 +238,7 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
         return
     path = context.layout.latest_hint_path
     newest = 0 if head is None else head.id
-    if hinted is not None and hinted > newest and _is_deleted(context, hinted):
+    if hinted is not None and hinted > newest and _is_deleted(context, hinted, newest):
         found.problems.append(
             Problem(
                 Kind.HEAD_GONE,
@@ -265,10 +265,10 @@ def _hints(context: TableContext, head: Snapshot | None, hinted: int | None, fou
         )
 
 
-def _is_deleted(context: TableContext, number: int) -> bool:
+def _is_deleted(context: TableContext, number: int, newest: int) -> bool:
     """Whether a snapshot is missing that no rollback removed."""
     there = context.storage.exists(context.layout.snapshot_path(number))
-    return not there and not was_removed(context.storage, context.layout, number)
+    return not there and not was_removed(context.storage, context.layout, number, newest)
 
 
 # Finds what is no file under the names of the table's own files: folders, and links that lead nowhere.
