@@ -177,6 +177,8 @@ class Model(Held):
             line.astray[number] = act
             self.world.tell(change.by, f"  snapshot-{number} is astray (the branch is deleted)")
             return
+        if head is None and known is None and line.expired and not (act is not None and act.starts_history):
+            raise Violation(f"{act} began anew with snapshot {number} what an expiry had emptied")
         if head is None or (act is not None and act.starts_history):
             if known is None and act is None:
                 raise Violation(f"nobody knows what snapshot {number} is")

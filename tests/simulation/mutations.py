@@ -195,3 +195,10 @@ def what_lies_below_another_engines_snapshot_is_history():
 
     in_history.has_taken_over = lambda manifests, newer, older: None
     ledger.is_built_on = lambda manifests, newer, older: True
+
+
+@mutation("references", 4001100, 1)
+def a_rollback_says_why_a_number_is_gone_that_was_used_again():
+    from anabranch.kernel.log import removals
+
+    removals._is_target_there = lambda record, newest, removed: True
