@@ -199,6 +199,17 @@ def what_lies_below_another_engines_snapshot_is_history():
 
 @mutation("references", 4001100, 1)
 def a_rollback_says_why_a_number_is_gone_that_was_used_again():
+    from anabranch.kernel.log import snapshot_log
+
+    snapshot_log.was_removed = _was_a_number_removed
+
+
+def _was_a_number_removed(storage, layout, snapshot_id, newest):
     from anabranch.kernel.log import removals
 
-    removals._is_target_there = lambda record, newest, removed: True
+    return any(
+        one.get("id") == snapshot_id
+        for record in removals._records(storage)
+        if record.get("branch", layout.branch_root) == layout.branch_root
+        for one in removals._list(record, "removed")
+    )
