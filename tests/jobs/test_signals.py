@@ -41,6 +41,10 @@ with ExitStack() as stack:
 print("over", flush=True)
 """
 
+IGNORING = (
+    "import os, signal, sys; signal.signal(signal.{}, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
 
 @pytest.fixture
 def silent():
@@ -61,9 +65,13 @@ def silent():
             one.close()
 
 
-def started(endpoint, seconds, scene, waits_for):
+def started(endpoint, seconds, scene, waits_for, ignored=None):
+    """A process that waits; with a signal that it ignores from the beginning."""
+    words = [sys.executable, "-c", CHILD, endpoint, str(seconds), scene, waits_for]
+    if ignored is not None:
+        words[1:1] = ["-c", IGNORING.format(ignored.name), sys.executable]
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, endpoint, str(seconds), scene, waits_for],
+        words,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -72,10 +80,17 @@ def started(endpoint, seconds, scene, waits_for):
     return child
 
 
-@pytest.mark.parametrize("scene", ["running", "beginning"])
-def test_a_second_signal_ends_what_waits_for_a_store_that_never_answers(silent, scene):
+@pytest.mark.parametrize(
+    ("scene", "ignored"),
+    [
+        ("running", None),
+        ("beginning", None),
+        pytest.param("beginning", signal.SIGINT, id="begun in the background by a shell"),
+    ],
+)
+def test_a_second_signal_ends_what_waits_for_a_store_that_never_answers(silent, scene, ignored):
     endpoint, held = silent
-    with started(endpoint, 1.0, scene, "store") as child:
+    with started(endpoint, 1.0, scene, "store", ignored) as child:
         end = time.monotonic() + 30
         while not held and time.monotonic() < end:
             time.sleep(0.02)
@@ -94,6 +109,18 @@ def test_what_a_second_signal_ends_is_not_ended_for_it(silent):
             time.sleep(0.3)
         assert child.wait(15) == 0
         assert child.stdout.read() == "over\n"
+
+
+def test_what_nohup_has_started_outlives_its_terminal(silent):
+    with started(silent[0], 1.0, "running", "signals", signal.SIGHUP) as child:
+        for _ in range(3):
+            child.send_signal(signal.SIGHUP)
+            time.sleep(0.5)
+        assert child.poll() is None
+        for _ in range(2):
+            child.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        assert child.wait(15) == 0, child.stderr.read()
 
 
 def test_signals_of_forked_processes_do_not_count(silent):

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -28,12 +28,13 @@ _SAID: Final = b"anabranch: ended without an answer from what it waited for; not
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP break off the block as SIGINT does, so that what it has begun is undone. Main thread only."""
+    """Let SIGINT, SIGTERM and SIGHUP break off the block, so that what it has begun is undone. Main thread only."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with _handling(_NAMES[1:], interrupt):
+    # A shell lets what it starts in the background ignore SIGINT, and then Python does not handle it by itself.
+    with _handling(interrupt):
         yield
 
 
@@ -41,17 +42,17 @@ def interruptible() -> Iterator[None]:
 def stopping() -> Iterator[Stop]:
     """Open a `Stop` that SIGINT, SIGTERM and SIGHUP trigger; a second one makes it urgent. Main thread only."""
     stop = Stop()
-    with _handling(_NAMES, lambda *_: stop.ask()):
+    with _handling(lambda *_: stop.ask()):
         yield stop
 
 
 @contextmanager
-def _handling(names: Sequence[str], handler: Callable[..., None]) -> Iterator[None]:
+def _handling(handler: Callable[..., None]) -> Iterator[None]:
     """Handle signals, as far as there are such, while the block runs; in a thread that is not the main one there are none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in _numbers(names)}
+    before = {number: signal.signal(number, handler) for number in _numbers() if not _is_for_nohup(number)}
     try:
         with _ended_by_the_second():
             yield
@@ -83,7 +84,7 @@ def _ended_by_the_second() -> Iterator[None]:
 
 
 def _watch(seen: socket.socket, is_over: threading.Event) -> None:
-    ours, count = {*_numbers(_NAMES)}, 0
+    ours, count = {*_numbers()}, 0
     with seen:
         while count < 2:
             received = seen.recv(16)
@@ -107,5 +108,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _numbers(names: Sequence[str]) -> list[int]:
-    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+def _is_for_nohup(number: int) -> bool:
+    """Whether the signal is a hang-up that `nohup` has asked to ignore: the process is to outlive its terminal."""
+    return number == getattr(signal, "SIGHUP", None) and signal.getsignal(number) is signal.SIG_IGN
+
+
+def _numbers() -> list[int]:
+    return [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
