@@ -1,5 +1,6 @@
 """Creating branches: what a new one is, from what it can be made, and that dying or competing does no harm."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from anabranch.errors import (
     StorageError,
 )
 from tests.branches.creating import FORK_PIN, again, later, paths, pins, tagged
-from tests.support.deaths import calls_of, through
+from tests.support.deaths import Died, calls_of, through
 from tests.support.dying import deaths
 from tests.support.faults import lose_answer, run
 from tests.support.moments import copied_history
@@ -196,6 +197,54 @@ def test_a_half_made_branch_is_none():
         if table.branches():
             table.create_branch("fix", "good")
             assert ids_of(table.branch("fix")) == [0, 1, 2], "its pin held it"
+
+
+def test_nothing_is_written_to_a_branch_that_lost_what_it_began_with():
+    """It would begin a history of its own, without the rows of main."""
+    table = tagged()
+    table.create_branch("fix", "good")
+    fix = again(table).branch("fix")
+    table.context.storage.delete_many([path for path in paths(table) if "branch-fix/snapshot/" in path])
+    before = paths(table)
+    with pytest.raises(NotFoundError, match="deleted since it was opened"):
+        fix.append(rows(100, 1))
+    assert paths(table) - before == set()
+
+
+def _die(path):
+    raise Died(path)
+
+
+def test_who_opens_a_branch_while_it_is_made_finds_all_of_it_or_none():
+    """The opener stands still before one of its calls, while the creation gets as far as one of its own."""
+
+    def create(table):
+        table.create_branch("fix", "good")
+
+    def append(table):
+        table.branch("fix").append(rows(100, 1))
+
+    made = tagged()
+    create(made)
+    appended = 0
+    for name, nth in [*calls_of(made, append)][:8]:
+        for made_before, nth_made in [*calls_of(tagged(), create)][12:]:
+            table = tagged()
+
+            def creation_dies(_, table=table, call=made_before, nth=nth_made):
+                with suppress(Died):
+                    create(through(again(table), run("before", call, _die, nth=nth)))
+
+            try:
+                append(through(again(table), run("before", name, creation_dies, nth=nth)))
+                expected = [0, 1, 2, 100]
+                appended += 1
+            except NotFoundError:
+                expected = [0, 1, 2]
+            with suppress(AlreadyExistsError):
+                create(again(table))
+            assert ids_of(again(table).branch("fix")) == expected, (name, nth, made_before, nth_made)
+    assert appended
 
 
 def test_a_begun_branch_is_finished_when_the_tag_is_gone_meanwhile():

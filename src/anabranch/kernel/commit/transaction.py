@@ -247,6 +247,13 @@ def _base(
     check_open(context, head)
     if head is not None:
         check_snapshot_writable(context, head)
+    elif context.fork is not None:
+        check_still_there(context)
+        raise CorruptTableError(
+            f"branch '{context.branch}' of '{context.name}' has no snapshot, not even the one it began with",
+            path=context.layout.snapshot_path(context.fork.snapshot.id),
+            hint="somebody deleted it, or it is being created. `repair` looks for what is left of it.",
+        )
     return base
 
 

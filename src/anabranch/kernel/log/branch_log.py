@@ -52,7 +52,9 @@ def state_of(branch: TableContext) -> BranchState:
             # The first snapshot is put when all else is there.
             return BranchState.READY if snapshots() else BranchState.BEGUN
     if branch.schemas.ids():
-        return BranchState.READY  # of another engine; those may be without a snapshot
+        # Branches of other engines have no record, and may be without a snapshot. Ours get it before their schemas.
+        is_ours = branch.storage.exists(branch.layout.branch_file_path(FORK_FILE))
+        return state_of(branch) if is_ours else BranchState.READY
     hints = {branch.layout.latest_hint_path, branch.layout.earliest_hint_path}
     there = any(info.path not in hints for info in branch.storage.list(root, recursive=True))
     return BranchState.LEFT_OVER if there else BranchState.ABSENT
