@@ -134,6 +134,7 @@ class TableView:
         head = self._follow().snapshots.head()
         if head is None:
             check_still_there(self._context)
+            self._context.snapshots.check_empty()
         return head
 
     @property
@@ -174,6 +175,7 @@ class TableView:
                 snapshot = newest()
                 if snapshot is None:
                     check_still_there(context)
+                    context.snapshots.check_empty()
                 schema = latest()
             if schema is None or (snapshot is not None and snapshot.schema_id > schema.id):
                 schema = self._schema

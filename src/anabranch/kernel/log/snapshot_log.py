@@ -82,6 +82,10 @@ class SnapshotLog(SnapshotFiles):
         self._seen = found if self.storage.is_far else None
         return found
 
+    def check_empty(self) -> None:
+        """Raise `CorruptTableError` if snapshots were deleted by hand; for who found none and would take the table for new."""
+        self._look_for_deleted(None, strict=True)
+
     def published(self, snapshot: Snapshot) -> None:
         """Take note of a snapshot that this process put on top: the search for the newest begins there. Writes the hint."""
         self._seen = snapshot if self.storage.is_far else None
