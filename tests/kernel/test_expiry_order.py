@@ -382,11 +382,10 @@ def test_what_a_late_writer_left_above_history_does_not_count_as_history(table):
     ("to", "seen", "at_once"),
     [
         (5, "", 1),
-        (5, "snapshot/snapshot-1", 1),
-        (5, "snapshot/snapshot-5", 1),
+        (7, "snapshot/snapshot-1", 1),
         (7, "snapshot/snapshot-7", 1),
         (3, "", 1),
-        (5, "snapshot/snapshot-1", 64),
+        (7, "snapshot/snapshot-1", 64),
         (7, "snapshot/snapshot-5", 4),
     ],
 )
@@ -415,19 +414,38 @@ def test_a_rollback_for_good_while_an_expiry_is_paused_leaves_what_it_goes_to(
     assert left.verify().problems == ()
 
 
-def test_nobody_begins_anew_while_an_expiry_puts_back_what_a_rollback_for_good_went_to(table):
-    """The number of the target had been removed by an earlier rollback, which seemed to say why it was gone."""
-    fill(table, 5)
-    table.rollback(3, destructive=True)
-    fill(table, 7)
-    wanted, refused = ids_of(table.at(5)), []
+@pytest.mark.parametrize("at_once", [1, 64])
+@pytest.mark.parametrize("to", [1, 5, 6])
+def test_nobody_rolls_back_for_good_below_what_is_expiring(table, to, at_once, monkeypatch):
+    """What is appended afterwards would have the number of a snapshot that is removed by its number."""
+    monkeypatch.setattr(expiry, "_REMOVED_AT_ONCE", at_once)
+    fill(table, 10)
+    refused = []
 
     def roll_back(_):
-        through(table).rollback(5, destructive=True)
+        with pytest.raises(CommitConflictError, match=f"EXPIRY_UNDERWAY.* after {to} are expiring"):
+            through(table).rollback(to, destructive=True)
+        refused.append(to)
+
+    fault = run("before", "delete_many", roll_back, where="snapshot/snapshot-1")
+    assert through(table, fault).expire_snapshots(retain_max=3).snapshots == tuple(range(1, 8))
+    left = through(table)
+    assert (refused, ids(left), left.tags(include_internal=True)) == ([to], [8, 9, 10], [])
+
+
+def test_nobody_begins_anew_while_an_expiry_puts_back_what_a_rollback_for_good_went_to(table):
+    """The number of the target had been removed by an earlier rollback, which seemed to say why it was gone."""
+    fill(table, 9)
+    table.rollback(3, destructive=True)
+    fill(table, 7)
+    wanted, refused = ids_of(table.at(8)), []
+
+    def roll_back(_):
+        through(table).rollback(8, destructive=True)
 
     def append(_):
         with pytest.raises(
-            CorruptTableError, match="the newest snapshot is 5 by the hint, but it is not there"
+            CorruptTableError, match="the newest snapshot is 8 by the hint, but it is not there"
         ):
             fill(through(table), 1)
         refused.append(True)
@@ -438,9 +456,9 @@ def test_nobody_begins_anew_while_an_expiry_puts_back_what_a_rollback_for_good_w
         through(table, *faults).expire_snapshots(retain_max=2)
     left = through(table)
     assert refused
-    assert (left.snapshot.id, ids_of(left)) == (5, wanted)
+    assert (left.snapshot.id, ids_of(left)) == (8, wanted)
     fill(left, 1)
-    assert ids(left) == [1, 2, 3, 4, 5, 6]
+    assert ids(left) == [*range(1, 10)]
 
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])

@@ -288,6 +288,13 @@ class Rollback(Act):
         self.target = max(1, head.id - self.back)
         return process.table.rollback(self.target, destructive=True, force=True).snapshot.id
 
+    def failed(self, process, error):
+        """An expiry that was broken off stands in the way for as long as nobody has repeated it."""
+        if "EXPIRY_UNDERWAY" not in str(error) or not process.world.model.is_expiry_recorded_above(
+            self.target
+        ):
+            super().failed(process, error)
+
     def may_remove_newest(self, entry):
         return self.target is not None and entry.id > self.target
 

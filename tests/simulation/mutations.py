@@ -67,6 +67,7 @@ def commits_do_not_look_for_their_files():
 def late_rollbacks_do_not_look_for_their_files():
     from anabranch.kernel.commit import attempt
 
+    rollbacks_and_expiries_do_not_look_for_each_other()
     aged_files = attempt.aged_files
     attempt.aged_files = lambda *args, is_late: aged_files(*args, is_late=False)
 
@@ -193,6 +194,7 @@ def what_lies_below_another_engines_snapshot_is_history():
     from anabranch.kernel.commit import in_history
     from anabranch.kernel.log import ledger
 
+    rollbacks_and_expiries_do_not_look_for_each_other()
     in_history.has_taken_over = lambda manifests, newer, older: None
     ledger.is_built_on = lambda manifests, newer, older: True
 
@@ -201,6 +203,7 @@ def what_lies_below_another_engines_snapshot_is_history():
 def a_rollback_says_why_a_number_is_gone_that_was_used_again():
     from anabranch.kernel.log import snapshot_log
 
+    rollbacks_and_expiries_do_not_look_for_each_other()
     snapshot_log.was_removed = _was_a_number_removed
 
 
@@ -213,3 +216,14 @@ def _was_a_number_removed(storage, layout, snapshot_id, newest):
         if record.get("branch", layout.branch_root) == layout.branch_root
         for one in removals._list(record, "removed")
     )
+
+
+@mutation("clocks", 5001042, 1)
+def rollbacks_and_expiries_do_not_look_for_each_other():
+    """Nor read what they look at: seeds that were known before this mend are the same worlds without it."""
+    from anabranch.kernel.expiry import expire
+    from anabranch.kernel.rollback import history_removal
+
+    history_removal.is_expiring = lambda *_: False
+    history_removal.is_removal_pinned = lambda *_: True
+    expire.next_rewound = lambda *_: None

@@ -23,7 +23,8 @@ The cost grows with the history only once: a ref reader and an index of manifest
 each snapshot and each list is read once, however many rounds there are. Snapshots are removed in batches. Before each
 batch it is checked that the first staying snapshot still exists. A number is reused only when history is
 rolled back below it, which first removes everything above, including this one: so as long as it exists, by its stamp,
-every number below it is still that of the snapshot that was read. Where another expiry took it, each
+every number below it is still that of the snapshot that was read. Between that check and the removal no destructive
+rollback of ours begins that frees one of the numbers (`anabranch.kernel.log.rollback_pins`). Where another expiry took it, each
 file is checked by itself. A store that dies within a batch may leave a gap, below which nothing is history.
 """
 
@@ -56,6 +57,7 @@ from anabranch.kernel.log.ledger import hand_over, is_long, tidy
 from anabranch.kernel.log.lost_pointers import check_main_readable
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.removals import removed_stamps
+from anabranch.kernel.log.rollback_pins import next_rewound
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.provenance.carry import carried_after, carry_over
 from anabranch.options import LEDGER_TIME_RETAINED
@@ -262,10 +264,10 @@ class _Round:
                 return done
 
     def _attempt(self, dry_run: bool) -> tuple[Expiry, bool] | None:
-        """Return None, with nothing removed, if a consumer came in between that has to read expiring snapshots."""
+        """Return None, with nothing removed, if a consumer or rollback came in between that needs expiring snapshots."""
         with reading(self.context.storage) as begin:
-            # A consumer that comes after this look is found by the one before the removal.
-            asked = begin(partial(next_read, self.context, without=self.without))
+            # Who comes after this look is found by the one before the removal.
+            asked = begin(self._first_needed)
             needed = begin(partial(carried_after, self.context))
             look, history = self._look(self.reader)
             unread = asked()
@@ -377,7 +379,7 @@ class _Round:
             delete_snapshot(self.context, file.snapshot)
 
     def _remove_snapshots(self, due: Sequence[Snapshot], following: Snapshot) -> bool:
-        """Step 1; False if a consumer needs one of them. Raises `CommitConflictError` if history was rolled back."""
+        """Step 1; False if a consumer or rollback needs one of them. Raises `CommitConflictError` if history was rolled back."""
         context = self.context
         self._check_still_there(following)
         is_archived = True
@@ -386,19 +388,19 @@ class _Round:
             nonlocal is_archived
             is_archived = self._archive(due)
 
-        # All of it before the first is removed; in whatever order, as each is harmless while they are there.
+        # All of it before the first is removed; in whatever order, as each is harmless while they are there. The ledger
+        # also tells destructive rollbacks of the expiry.
         together(
             partial(carry_over, context, due, following),
             partial(hand_over, context, due),
             archive_all,
             at=context.storage,
         )
-        with reading(context.storage) as begin:
-            begin_with = begin(partial(self._check_still_there, following))
-            unread = next_read(context, without=self.without)
-            if unread is not None and unread <= due[-1].id:
-                return False
-            is_there = begin_with()
+        needed = self._first_needed()
+        if needed is not None and needed <= due[-1].id:
+            return False
+        # After that look: a rollback that is over by now has removed it.
+        is_there = self._check_still_there(following)
         at_once = _REMOVED_AT_ONCE_FAR if context.storage.is_far else _REMOVED_AT_ONCE
         for start in range(0, len(due), at_once):
             batch = due[start : start + at_once]
@@ -414,6 +416,13 @@ class _Round:
         if not is_archived:
             archive(context, due)
         return True
+
+    def _first_needed(self) -> int | None:
+        """The first snapshot that a consumer has not read, or that a destructive rollback goes to."""
+        with reading(self.context.storage) as begin:
+            rewound = begin(partial(next_rewound, self.context))
+            needed = next_read(self.context, without=self.without), rewound()
+        return min((number for number in needed if number is not None), default=None)
 
     def _look_again(self, reachability: Reachability, earliest: Snapshot) -> pl.DataFrame:
         """Step 2, and the hint: what is reached now, in the form of `Reachability.now`."""

@@ -8,8 +8,12 @@ life, so each life gets a tag inside of it, and the newest tag before a deletion
 * the *result* pin, on the rollback's own snapshot, put after it.
 
 Both are needed as long as anything older than the rollback is left, be it a snapshot or a tag; `tend_pins` removes
-them afterwards. A rollback that restores no file leaves none. Our own expiry needs no pins: it checks
+them afterwards. A rollback that restores no file leaves none. Our own expiry needs no pins for that: it checks
 reachability.
+
+The target pin of a destructive rollback also says that this is under way. An expiry removes snapshots by their numbers,
+which such a rollback lets others use again; so it leaves those from the target on, and a rollback goes to none below what an
+expiry is removing. Each says what it will do before it looks for the other.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from anabranch.errors import StorageError
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.ref_log import find_tag, tag_times
+from anabranch.kernel.log.ref_log import find_tag, find_tags, tag_times
 from anabranch.kernel.log.store_clock import day_old
 
 _PREFIX = "anabranch-rollback-"
@@ -47,6 +51,23 @@ def pin_target(context: TableContext, target: Snapshot, user: str) -> str | None
         return None
     _put(context, _target_name(user), target)
     return context.layout.tag_path(_target_name(user))
+
+
+def pin_removal(context: TableContext, target: Snapshot) -> None:
+    """Hold on to the snapshot that a destructive rollback goes to, as long as it is under way. Idempotent."""
+    _put(context, _target_name(target.stamp), target)
+
+
+def is_removal_pinned(context: TableContext, target: Snapshot) -> bool:
+    """Whether a destructive rollback is still known to be under way; after a day its pin is taken for one of a killed rollback."""
+    return context.storage.exists(context.layout.tag_path(_target_name(target.stamp)))
+
+
+def next_rewound(context: TableContext) -> int | None:
+    """Return the lowest snapshot that a destructive rollback under way goes to; None if there is none."""
+    names = [name for name in tag_times(context) if name.startswith(_PREFIX) and name.endswith(_TARGET)]
+    pinned = (tag.snapshot for tag in find_tags(context, names) if _user_of(tag.name) == tag.snapshot.stamp)
+    return min((snapshot.id for snapshot in pinned), default=None)
 
 
 def pin_result(context: TableContext, result: Snapshot) -> None:

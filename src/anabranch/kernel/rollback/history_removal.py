@@ -37,13 +37,18 @@ from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.fork_pins import is_fork_pin
-from anabranch.kernel.log.ledger import LedgerEntry, forget_after, recorded_after
+from anabranch.kernel.log.ledger import LedgerEntry, forget_after, is_expiring, recorded_after
 from anabranch.kernel.log.merge_pins import is_merge_pin, unpin_after
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import MERGE_USER, PARENT_PROPERTY, ROLLBACK_PROPERTY
 from anabranch.kernel.log.ref_log import find_tag, find_tags, savepoints, tag_names
 from anabranch.kernel.log.removals import record_removal
-from anabranch.kernel.log.rollback_pins import is_rollback_pin, pin_target, unpin
+from anabranch.kernel.log.rollback_pins import (
+    is_removal_pinned,
+    is_rollback_pin,
+    pin_removal,
+    unpin,
+)
 from anabranch.kernel.refs.savepoints import delete_savepoint
 from anabranch.options import LEDGER_TIME_RETAINED
 
@@ -231,7 +236,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         archive.forget_after(context, target.id)
         unpin(context, user)
         return
-    pin_target(context, target, user)
+    pin_removal(context, target)
     try:
         _check(context, removal, force=force)
     except (CommitConflictError, NotFoundError):
@@ -240,6 +245,11 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     record_rewind(context, target, removal.head)
     _store(context, target)  # it may be known from a tag only, and will be the newest
     record_removal(context.storage, context.layout, context.manifests, target, removal.snapshots)
+    if not is_removal_pinned(context, target):
+        # We stood still for so long that the pin was taken for one of a killed rollback. From now on it is not.
+        pin_removal(context, target)
+        if is_expiring(context, target.id):
+            raise _expiring(context, target)
     snapshots.take_back_hint(target.id)
     for holder in removal.holders:
         release(context, holder)
@@ -277,6 +287,8 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
             "history goes away.",
         )
     check_there(context, removal.moment)
+    if is_expiring(context, removal.target.id):
+        raise _expiring(context, removal.target)
     _check_readable(context, removal)
     now = plan_removal(context, removal.moment)
     if now.head.stamp != removal.head.stamp or not set(now.holders) <= set(removal.holders):
@@ -342,6 +354,16 @@ def _sweep(context: TableContext, removal: Removal) -> None:
         )
     for snapshot in reversed(landed):
         delete_snapshot(context, snapshot)
+
+
+def _expiring(context: TableContext, target: Snapshot) -> CommitConflictError:
+    return _refused(
+        "EXPIRY_UNDERWAY",
+        f"snapshots of '{context.title}' after {target.id} are expiring, or that was broken off: their numbers cannot be "
+        "used again yet",
+        "wait for the expiry, or repeat it to bring it to its end, and roll back to what it leaves; without 'destructive' "
+        "any moment that can be read will do.",
+    )
 
 
 def _refused(kind: str, message: str, hint: str) -> CommitConflictError:
