@@ -35,12 +35,15 @@ class Inline:
         pass
 
 
+MODULES = (
+    anabranch.arrow.pipeline,
+    anabranch.arrow.reader,
+    anabranch.kernel.log.parallel,
+    anabranch.format.avro.files,
+)
+
+
 def do_without():
     """From now on this Python process has no pools."""
-    for module in (
-        anabranch.arrow.pipeline,
-        anabranch.arrow.reader,
-        anabranch.kernel.log.parallel,
-        anabranch.format.avro.files,
-    ):
+    for module in MODULES:
         module.ThreadPoolExecutor = Inline
