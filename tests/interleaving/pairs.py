@@ -1,6 +1,6 @@
 """Tries the orders of two works, and says which of them come to what no order of whole works comes to.
 
-What is looked at is what users see: the rows of main, of each branch, and at each tag and savepoint. A work that was refused counts
+What is looked at is what users see: the rows of main, of each branch, and at each tag. A work that was refused counts
 as not done. Afterwards a row must be able to be appended everywhere, and a check of the table must find nothing.
 """
 
@@ -37,7 +37,7 @@ def beginning(seed=0):
 
 
 def seen(table):
-    """What readers find: rows by branch, tag and savepoint."""
+    """What readers find: rows by branch, and by branch and tag."""
     found = {"main": ids_of(table)}
     for name in table.tags():
         found["main", name] = ids_of(table.at(name))
