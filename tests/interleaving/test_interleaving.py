@@ -15,7 +15,7 @@ SHORT = [
     ("create_branch_of_snapshot", "expire"),
 ]
 MOST = 8
-MOST_LONG = 40
+MOST_LONG = 8
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,8 @@ _PATIENCE = 60
 class Turns(FaultyStorage):
     """A store that stops whoever uses it before a call, until it is let go on."""
 
-    def __init__(self, inner, process, prefix=""):
-        super().__init__(inner, _prefix=prefix)
+    def __init__(self, inner, process):
+        super().__init__(inner)
         self._process = process
 
     def scoped(self, prefix):

@@ -288,6 +288,26 @@ def test_all_snapshots_are_deleted_by_hand():
     assert _ids(table) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table: table.scan().to_arrow(),
+        lambda table: table.scan().count(),
+        lambda table: table.changes(0).to_arrow(),
+        lambda table: table.snapshot,
+    ],
+    ids=["scan", "count", "changes", "snapshot"],
+)
+def test_who_reads_a_table_whose_snapshots_were_all_deleted_is_told(read):
+    table = _table(True)
+    table.context.storage.delete_many([f"snapshot/snapshot-{number}" for number in range(1, 5)])
+    with pytest.raises(CorruptTableError, match="the newest snapshot is 4 by the hint, but it is not there"):
+        read(_fresh(table))
+    table.repair()
+    read(_fresh(table))
+    read(make_table(f"memory://new-{time.time_ns()}"))  # one that is really empty
+
+
 def test_a_hint_that_a_rollback_could_not_move_is_no_deletion(caplog):
     table = _table(True)
     table.rollback(2, destructive=True, force=True)

@@ -11,9 +11,9 @@ Both are needed as long as anything older than the rollback is left, be it a sna
 them afterwards. A rollback that restores no file leaves none. Our own expiry needs no pins for that: it checks
 reachability.
 
-The target pin of a destructive rollback also says that this is under way. An expiry removes snapshots by their numbers,
-which such a rollback lets others use again; so it leaves those from the target on, and a rollback goes to none below what an
-expiry is removing. Each says what it will do before it looks for the other.
+A destructive rollback has only the target pin, as long as it is under way, with the target's stamp for a commit user. An
+expiry removes snapshots by their numbers, which such a rollback lets others use again; so it leaves those from the target on,
+and a rollback goes to none below what an expiry is removing. Each says what it will do before it looks for the other.
 """
 
 from __future__ import annotations
@@ -51,11 +51,6 @@ def pin_target(context: TableContext, target: Snapshot, user: str) -> str | None
         return None
     _put(context, _target_name(user), target)
     return context.layout.tag_path(_target_name(user))
-
-
-def pin_removal(context: TableContext, target: Snapshot) -> None:
-    """Hold on to the snapshot that a destructive rollback goes to, as long as it is under way. Idempotent."""
-    _put(context, _target_name(target.stamp), target)
 
 
 def is_removal_pinned(context: TableContext, target: Snapshot) -> bool:

@@ -43,12 +43,7 @@ from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import MERGE_USER, PARENT_PROPERTY, ROLLBACK_PROPERTY
 from anabranch.kernel.log.ref_log import find_tag, find_tags, savepoints, tag_names
 from anabranch.kernel.log.removals import record_removal
-from anabranch.kernel.log.rollback_pins import (
-    is_removal_pinned,
-    is_rollback_pin,
-    pin_removal,
-    unpin,
-)
+from anabranch.kernel.log.rollback_pins import is_removal_pinned, is_rollback_pin, pin_target, unpin
 from anabranch.kernel.refs.savepoints import delete_savepoint
 from anabranch.options import LEDGER_TIME_RETAINED
 
@@ -236,7 +231,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         archive.forget_after(context, target.id)
         unpin(context, user)
         return
-    pin_removal(context, target)
+    pin_target(context, target, user)
     try:
         _check(context, removal, force=force)
     except (CommitConflictError, NotFoundError):
@@ -247,7 +242,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     record_removal(context.storage, context.layout, context.manifests, target, removal.snapshots)
     if not is_removal_pinned(context, target):
         # We stood still for so long that the pin was taken for one of a killed rollback. From now on it is not.
-        pin_removal(context, target)
+        pin_target(context, target, user)
         if is_expiring(context, target.id):
             raise _expiring(context, target)
     snapshots.take_back_hint(target.id)
