@@ -209,8 +209,8 @@ GROUPS = {
                 "roll back to a newer moment; `verify` tells what is damaged",
             ),
             "EXPIRY_UNDERWAY": (
-                "snapshots after the moment are expiring, or that was broken off: their numbers cannot be used again yet",
-                "wait for the expiry, or repeat it, and roll back to what it leaves; or roll back without `destructive`",
+                "snapshots after the moment are expiring: their numbers cannot be used again yet",
+                "wait for the expiry (one that died counts for a week), or roll back without `destructive`",
             ),
             "FORMER_MAIN_KEPT": (
                 "a main that was replaced, and is kept, began in what would be removed",

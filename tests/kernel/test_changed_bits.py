@@ -295,8 +295,9 @@ def test_all_snapshots_are_deleted_by_hand():
         lambda table: table.scan().count(),
         lambda table: table.changes(0).to_arrow(),
         lambda table: table.snapshot,
+        lambda table: [*table.tail(idle=0)],
     ],
-    ids=["scan", "count", "changes", "snapshot"],
+    ids=["scan", "count", "changes", "snapshot", "tail"],
 )
 def test_who_reads_a_table_whose_snapshots_were_all_deleted_is_told(read):
     table = _table(True)

@@ -55,12 +55,12 @@ def test_ledger_then_snapshots_then_refs_then_files(table, monkeypatch):
     assert done.snapshots == tuple(range(1, 6))
     removed = [path for name, path in calls if name == "delete_many" and path.startswith("snapshot/")]
     assert removed == ["snapshot/snapshot-1", "snapshot/snapshot-3", "snapshot/snapshot-5"]
-    (ledger,), deletions = places["put", "ledger"], places["delete_many", "snapshot"]
+    (mark, ledger), deletions = places["put", "ledger"], places["delete_many", "snapshot"]
     (hint,) = [place for place, call in enumerate(calls) if call == ("put", "snapshot/EARLIEST")]
     (files,) = [
         p for p, call in enumerate(calls) if call.name == "delete_many" and p > hint and call.path > ""
     ]
-    assert ledger < min(deletions)
+    assert mark < ledger < min(deletions)
     assert max(deletions) < hint < files
     for folder in ("snapshot", "tag", "savepoint"):
         assert any(max(deletions) < place < files for place in places["list", folder])

@@ -8,6 +8,8 @@ import pytest
 import anabranch
 from anabranch.errors import CommitConflictError, CorruptTableError, NotFoundError
 from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.main_branch import main_of
+from tests.support.clock import DAY, Clock, at_time
 from tests.support.deaths import Died, through
 from tests.support.faults import FaultyStorage, run
 from tests.support.moments import copied_history
@@ -60,6 +62,64 @@ def test_rolling_back_for_good_to_what_is_expiring_is_refused_as_its_numbers_go_
     assert (done, expired.snapshots) == ([True], (1, 2, 3, 4))
     assert ids_of(fresh(table)) == [0, 1, 2, 3, 4, 5, 70]
     assert fresh(table).tags(include_internal=True) == []
+
+
+def test_an_expiry_that_stands_still_counts_although_another_has_done_its_work():
+    """Then nothing is left of what it is about to remove, and what it took by number would be new."""
+    table, done = copied_history(), []
+    table.create_tag("good", 2)
+
+    def go_back():
+        assert expire(fresh(table)).snapshots
+        with pytest.raises(CommitConflictError, match="EXPIRY_UNDERWAY"):
+            fresh(table).rollback("good", destructive=True)
+        fresh(table).append(rows(70, 1))
+        done.append(True)
+
+    slow = SlowDelete(table.context.storage, go_back)
+    expire(anabranch.Table(replace(fresh(table).context, storage=slow)))
+    assert done
+    assert ids_of(fresh(table)) == [0, 1, 2, 3, 4, 5, 70]
+    fresh(table).rollback("good", destructive=True)
+    assert ids_of(fresh(table)) == [0, 1]
+
+
+def test_expiries_that_are_over_stand_in_no_way():
+    """Nor does what a rollback to an expired tag has put again, or a replacement has taken over."""
+    table = copied_history()
+    table.create_tag("second", 2)
+    table.create_tag("third", 3)
+    expire(table)
+    fresh(table).rollback("third", destructive=True)
+    fresh(table).rollback("second", destructive=True, force=True)
+    assert ids_of(fresh(table)) == [0, 1]
+    other = copied_history()
+    other.create_tag("second", 2)
+    other.create_branch("fix", snapshot=3)
+    other.branch("fix").append(rows(70, 1))
+    expire(other)
+    other.replace_main_branch("fix", force=True)
+    main = anabranch.Table(main_of(other.context))
+    assert ids_of(main) == [0, 1, 2, 70]
+    main.rollback("second", destructive=True, force=True)
+    assert ids_of(main) == [0, 1]
+
+
+def test_an_expiry_that_died_counts_for_a_week():
+    clock = Clock()
+    table = at_time(copied_history(), clock)
+
+    def die(_):
+        raise Died
+
+    with suppress(Died):
+        expire(through(fresh(table), run("before", "delete_many", die)))
+    with pytest.raises(CommitConflictError, match="EXPIRY_UNDERWAY"):
+        fresh(table).rollback(2, destructive=True)
+    clock.now += 8 * DAY
+    fresh(table).rollback(2, destructive=True)
+    assert ids_of(fresh(table)) == [0, 1]
+    assert not [path for path in paths(table) if "expiring-" in path]
 
 
 def test_a_rollback_that_stood_still_for_a_day_looks_again():

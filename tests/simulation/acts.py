@@ -289,10 +289,8 @@ class Rollback(Act):
         return process.table.rollback(self.target, destructive=True, force=True).snapshot.id
 
     def failed(self, process, error):
-        """An expiry that was broken off stands in the way for as long as nobody has repeated it."""
-        if "EXPIRY_UNDERWAY" not in str(error) or not process.world.model.is_expiry_recorded_above(
-            self.target
-        ):
+        """An expiry that died stands in the way for a week."""
+        if "EXPIRY_UNDERWAY" not in str(error) or not process.world.model.is_expiry_marked_above(self.target):
             super().failed(process, error)
 
     def may_remove_newest(self, entry):

@@ -227,3 +227,4 @@ def rollbacks_and_expiries_do_not_look_for_each_other():
     history_removal.is_expiring = lambda *_: False
     history_removal.is_removal_pinned = lambda *_: True
     expire.next_rewound = lambda *_: None
+    expire.mark_removal = expire.unmark_removal = lambda *_: ""

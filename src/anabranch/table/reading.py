@@ -192,7 +192,10 @@ class ReadMethods(TableView):
         or history does not go on from there, and `OptionError` at an overwrite.
         """
         schema = newest_schema(self._follow())
-        self._check_readable(schema, self._context.snapshots.head())
+        head = self._context.snapshots.head()
+        if head is None:
+            self._context.snapshots.check_empty()
+        self._check_readable(schema, head)
         asked = _given(
             {
                 SCAN_ON_OVERWRITE: on_overwrite,

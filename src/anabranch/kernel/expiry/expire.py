@@ -24,7 +24,7 @@ each snapshot and each list is read once, however many rounds there are. Snapsho
 batch it is checked that the first staying snapshot still exists. A number is reused only when history is
 rolled back below it, which first removes everything above, including this one: so as long as it exists, by its stamp,
 every number below it is still that of the snapshot that was read. Between that check and the removal no destructive
-rollback of ours begins that frees one of the numbers (`anabranch.kernel.log.rollback_pins`). Where another expiry took it, each
+rollback of ours begins that frees one of the numbers (`anabranch.kernel.log.removal_marks`). Where another expiry took it, each
 file is checked by itself. A store that dies within a batch may leave a gap, below which nothing is history.
 """
 
@@ -37,7 +37,7 @@ from functools import partial
 import polars as pl
 
 from anabranch.engine import Engine, LocalEngine
-from anabranch.errors import CommitConflictError, NotFoundError, StorageError
+from anabranch.errors import AnabranchError, CommitConflictError, NotFoundError, StorageError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.support import check_expirable, check_readable
 from anabranch.format.schema.table_schema import TableSchema
@@ -56,6 +56,7 @@ from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.ledger import hand_over, is_long, tidy
 from anabranch.kernel.log.lost_pointers import check_main_readable
 from anabranch.kernel.log.parallel import reading, together
+from anabranch.kernel.log.removal_marks import mark_removal, unmark_removal
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.rollback_pins import next_rewound
 from anabranch.kernel.log.store_clock import removal_time
@@ -380,16 +381,34 @@ class _Round:
 
     def _remove_snapshots(self, due: Sequence[Snapshot], following: Snapshot) -> bool:
         """Step 1; False if a consumer or rollback needs one of them. Raises `CommitConflictError` if history was rolled back."""
-        context = self.context
         self._check_still_there(following)
+        mark = None
+        try:
+            mark = mark_removal(self.context, due[-1].id)
+            removed = self._remove_marked(due, following)
+        except StorageError as error:
+            if mark is not None and not error.outcome_unknown:  # else they may still go
+                unmark_removal(self.context, mark)
+            if not error.out_of_space:
+                raise
+            # The ledger needs the room. There is none for what a rollback would have to record first, either.
+            return self._remove_marked(due, following)
+        except AnabranchError:
+            if mark is not None:
+                unmark_removal(self.context, mark)
+            raise
+        unmark_removal(self.context, mark)
+        return removed
+
+    def _remove_marked(self, due: Sequence[Snapshot], following: Snapshot) -> bool:
+        context = self.context
         is_archived = True
 
         def archive_all() -> None:
             nonlocal is_archived
             is_archived = self._archive(due)
 
-        # All of it before the first is removed; in whatever order, as each is harmless while they are there. The ledger
-        # also tells destructive rollbacks of the expiry.
+        # All of it before the first is removed; in whatever order, as each is harmless while they are there.
         together(
             partial(carry_over, context, due, following),
             partial(hand_over, context, due),

@@ -202,12 +202,6 @@ def has_expired(context: TableContext, snapshot_id: int) -> bool:
     return any(page.first <= snapshot_id <= page.last for page in _pages(context))
 
 
-def is_expiring(context: TableContext, after: int) -> bool:
-    """Whether an expiry that has recorded what it removes may still remove snapshots after this one."""
-    last = max((page.last for page in _pages(context)), default=0)
-    return last > after and any(after < number <= last for number in context.snapshots.ids())
-
-
 def forget_after(context: TableContext, snapshot_id: int) -> None:
     """Drop ledger entries of commits after a snapshot, because these were rolled back.
 

@@ -11,9 +11,8 @@ Both are needed as long as anything older than the rollback is left, be it a sna
 them afterwards. A rollback that restores no file leaves none. Our own expiry needs no pins for that: it checks
 reachability.
 
-A destructive rollback has only the target pin, as long as it is under way, with the target's stamp for a commit user. An
-expiry removes snapshots by their numbers, which such a rollback lets others use again; so it leaves those from the target on,
-and a rollback goes to none below what an expiry is removing. Each says what it will do before it looks for the other.
+A destructive rollback has only the target pin, as long as it is under way, with the target's stamp for a commit user: an
+expiry leaves snapshots from the target on (`anabranch.kernel.log.removal_marks`).
 """
 
 from __future__ import annotations

@@ -37,11 +37,12 @@ from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.fork_pins import is_fork_pin
-from anabranch.kernel.log.ledger import LedgerEntry, forget_after, is_expiring, recorded_after
+from anabranch.kernel.log.ledger import LedgerEntry, forget_after, recorded_after
 from anabranch.kernel.log.merge_pins import is_merge_pin, unpin_after
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import MERGE_USER, PARENT_PROPERTY, ROLLBACK_PROPERTY
 from anabranch.kernel.log.ref_log import find_tag, find_tags, savepoints, tag_names
+from anabranch.kernel.log.removal_marks import is_expiring
 from anabranch.kernel.log.removals import record_removal
 from anabranch.kernel.log.rollback_pins import is_removal_pinned, is_rollback_pin, pin_target, unpin
 from anabranch.kernel.refs.savepoints import delete_savepoint
@@ -354,10 +355,8 @@ def _sweep(context: TableContext, removal: Removal) -> None:
 def _expiring(context: TableContext, target: Snapshot) -> CommitConflictError:
     return _refused(
         "EXPIRY_UNDERWAY",
-        f"snapshots of '{context.title}' after {target.id} are expiring, or that was broken off: their numbers cannot be "
-        "used again yet",
-        "wait for the expiry, or repeat it to bring it to its end, and roll back to what it leaves; without 'destructive' "
-        "any moment that can be read will do.",
+        f"snapshots of '{context.title}' after {target.id} are expiring: their numbers cannot be used again yet",
+        "wait for the expiry; one that died counts for a week. Without 'destructive' any moment that can be read will do.",
     )
 
 
