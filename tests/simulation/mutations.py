@@ -63,13 +63,22 @@ def commits_do_not_look_for_their_files():
     Attempts.lost_files = lambda self: ([], 0)
 
 
-@mutation("rollbacks", 140)
+@mutation("rollbacks", 154, 30)
 def late_rollbacks_do_not_look_for_their_files():
+    """Nor for their pin, which tells the same."""
     from anabranch.kernel.commit import attempt
 
     rollbacks_and_expiries_do_not_look_for_each_other()
-    aged_files = attempt.aged_files
-    attempt.aged_files = lambda *args, is_late: aged_files(*args, is_late=False)
+    attempt.Attempts.lost_files = _lost_files_of_its_own
+
+
+def _lost_files_of_its_own(self):
+    from anabranch.kernel.commit import presence
+
+    paths = presence.aged_files(self.context, *self._change, is_late=False)
+    if presence.is_aged(self.context, self._began):
+        paths += sorted(self._written)
+    return (presence.lost_files(self.context, paths), len(paths)) if paths else ([], 0)
 
 
 @mutation("branches", 26)
