@@ -1,5 +1,6 @@
 """Checks of what jobs make on the branches of a cascade, before anything of it is published.
 
+* *Ends*: no job goes on for ever, so that the correction never comes to an end.
 * *Code*: rows that a job made on a branch before its code changed are not mixed with rows of the changed code.
 * *Reads*: no job has read the main of a table that is being corrected, or one that was replaced since.
 * *Partitions*: a batch job that overwrites partitions has replaced all that it had replaced on main.
@@ -8,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +22,11 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.shell import command_line
 from anabranch.jobs.checkpoint import JobCheckpoint
 from anabranch.jobs.definition import definition_of
+from anabranch.jobs.frames import SourceReading
+from anabranch.jobs.frames import made_by as rows_made_by
 from anabranch.jobs.job import Job
 from anabranch.jobs.state.held import newest_committed
+from anabranch.jobs.state.operators import check_ends, operators_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_by_uuid, main_of
 from anabranch.kernel.provenance.classify import MarksReader
@@ -35,6 +40,21 @@ if TYPE_CHECKING:
 
 _NAMED_AT_MOST = 5
 _UNKNOWN = "unknown"
+
+
+def check_all_end(work: Work, lake: Lake) -> None:
+    """Raise `InvalidInputError` if a job of the plan would never come to its end. Nothing is begun for it.
+
+    Without a session of Spark nothing is checked.
+    """
+    for part in (part for step in work.plan.steps for part in step.jobs if not part.is_batch):
+        job, operators = work.jobs[part.job], None
+        if lake.spark is None or isinstance(job.transform, str):  # SQL has no functions with timers
+            continue
+        # What else is wrong with it, as on main, which may lack what its branch will have, is told where it starts.
+        with suppress(Exception):
+            operators = operators_of(rows_made_by(job, SourceReading(lake)).rows, None)
+        check_ends(job.name, job.sink, operators)
 
 
 def made_by(branch: TableContext, job: str) -> Iterator[tuple[Snapshot, LineageEntry]]:

@@ -18,7 +18,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anabranch.cascade.affected import Affected
-from anabranch.cascade.checks import check_reads, check_same_code, is_current, made_by, partitions_left
+from anabranch.cascade.checks import (
+    check_all_end,
+    check_reads,
+    check_same_code,
+    is_current,
+    made_by,
+    partitions_left,
+)
 from anabranch.cascade.plan import moment_at, work_of
 from anabranch.cascade.publish import publish
 from anabranch.cascade.result import CascadeResult
@@ -147,6 +154,7 @@ def carry_out(
             work = planned()  # until now another process may have carried it out, or replaced main
         if work.plan.name == what.name:
             check_options(work.plan, options)
+            check_all_end(work, lake)
             return _Cascade(lake, work, options, runner or on_spark(stop), stop, told).run(jobs)
     return carry_out(lake, planned, jobs, options, runner=runner, stop=stop, tell=tell)
 

@@ -24,7 +24,7 @@ from anabranch.jobs.starts import resumed
 from anabranch.jobs.state.checks import check_whole
 from anabranch.jobs.state.keep import StateKeeper
 from anabranch.jobs.state.mirror import StateMirror
-from anabranch.jobs.state.operators import operators_of
+from anabranch.jobs.state.operators import check_ends, operators_of
 from anabranch.jobs.state.settle import settle
 from anabranch.jobs.task import RunningTask
 from anabranch.jobs.trigger import Schedule
@@ -98,6 +98,8 @@ class Runner:
         checkpoint = prepared.checkpoint
         assert checkpoint is not None, "a streaming job has one"
         operators = operators_of(rows, definition_of(job))
+        if self.run.makes_branch:
+            check_ends(job.name, job.sink, operators)
         now = deployment_of(job, self.lake, code, operators)
         told = (*prepared.notices, *deploy(checkpoint, now, job.name))
         with self._holding(job, checkpoint) as pins:

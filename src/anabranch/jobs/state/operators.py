@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anabranch.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -20,6 +22,8 @@ _FUNCTIONS_OF_USERS = re.compile(
     r"PythonUDF|PythonUDAF|PythonUDTF|ScalaUDF|ScalaUDAF|ScalaAggregator|InPandas|InArrow|MapElements|WithState"
 )
 _PROCESSING_TIME = re.compile(r"\bProcessingTime(?:Timeout)?\b|current_timestamp|localtimestamp")
+_TIMERS = re.compile(r", (Processing|Event)Time(?:Timeout)?(?=,|$)")
+"""How a plan shows the mode of a function's timers; a column of that name has a number."""
 _DEPTH = re.compile(r"^((?:[: ] {2})*(?:[:+]- )?)(~?)(.*)$")
 _MOST_FIELDS = 2**31 - 1
 
@@ -38,6 +42,12 @@ class Operators:
     """Whether state depends on when rows are processed."""
     texts: tuple[str, ...] | None = None
     """The operators as the plan shows them, with ids of expressions; None if that cannot be seen."""
+
+    @property
+    def timers(self) -> frozenset[str]:
+        """The times by which functions with state set timers: ``Processing`` or ``Event``."""
+        own = [text for text in self.texts or () if "WithState" in text.split(" ", 1)[0]]
+        return frozenset(mode for text in own for mode in _TIMERS.findall(text))
 
     def __str__(self) -> str:
         return ", ".join(dict.fromkeys(self.kinds))
@@ -82,6 +92,21 @@ def operators_of(rows: DataFrame, code: str | None) -> Operators | None:
         "EventTimeWatermark" in text,
         _PROCESSING_TIME.search(text) is not None,
         tuple(nodes[place].text for place in tops),
+    )
+
+
+def check_ends(job: str, sink: str, operators: Operators | None) -> None:
+    """Raise `InvalidInputError` if a job that is to read what there is, and then end, would go on for ever.
+
+    Where a function may have timers of processing time, Spark asks for one more batch again and again.
+    """
+    if operators is None or "Processing" not in operators.timers:
+        return
+    raise InvalidInputError(
+        f"job '{job}' cannot be run again by a correction: its state has timers in processing time ({operators}), and with these "
+        "a run that is to end when everything is read never does",
+        hint="use event time in the corrected job ('EventTimeTimeout', or the time mode 'EventTime'), or no timers at all; or leave it "
+        f"out of the job files that are given, and make its rows by hand on the branch that the plan names: --by-hand {sink}.",
     )
 
 
