@@ -197,8 +197,8 @@ GROUPS = {
             ),
         },
     ),
-    "Rolling back for good": (
-        "`rollback(..., destructive=True)`; what still refers to removed snapshots is listed in `error.conflicts` as well",
+    "Rolling back": (
+        "`rollback`, all but `TARGET_NOT_WHOLE` only with `destructive=True`; what still refers to removed snapshots is listed in `error.conflicts` as well",
         {
             "NOT_IN_HISTORY": (
                 "the moment is not part of the branch's history",

@@ -264,6 +264,25 @@ def test_files_that_are_not_there_any_more(table):
     assert _tags(table) == []
 
 
+@pytest.mark.parametrize("gone", ["list", "manifest"])
+def test_a_moment_that_only_the_cache_still_knows(table, gone):
+    """Another engine's expiry removed manifests of it and died before it removed the snapshot."""
+    table.append(rows(0, 2))
+    table.overwrite(rows(10, 1))
+    target, layout = table.context.snapshots.find(1), table.context.layout
+    (manifest,) = table.context.manifests.of_snapshot(target)
+    path = layout.manifest_path(target.delta_manifest_list if gone == "list" else manifest.file_name)
+    table.context.storage.delete(path)
+    with pytest.raises(CommitConflictError, match="TARGET_NOT_WHOLE.*1 of") as caught:
+        table.rollback(1)
+    assert path in caught.value.message
+    assert table.snapshot.id == 2
+    assert _tags(table) == []
+    table.append(rows(20, 1))
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert ids_of(table) == [10, 20], "no pin that cannot be read stops the expiry"
+
+
 def test_a_moment_that_is_removed_meanwhile(table):
     table.append(rows(0, 2))
     table.create_tag("good")

@@ -28,8 +28,7 @@ from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, Snapshot
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.branches.delete import check_may_go, delete_branch
-from anabranch.kernel.commit.base import Base, Conflict
-from anabranch.kernel.commit.presence import lost_files
+from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log import archive
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.commits import record_rewind
@@ -46,6 +45,7 @@ from anabranch.kernel.log.removal_marks import is_expiring
 from anabranch.kernel.log.removals import record_removal
 from anabranch.kernel.log.rollback_pins import is_removal_pinned, is_rollback_pin, pin_target, unpin
 from anabranch.kernel.refs.savepoints import delete_savepoint
+from anabranch.kernel.rollback.whole import check_whole, refused
 from anabranch.options import LEDGER_TIME_RETAINED
 
 
@@ -204,7 +204,7 @@ def plan_removal(context: TableContext, moment: Moment) -> Removal:
     is_beside = moment.found_by == "snapshot" and bool(known) and known[-1].stamp != target.stamp
     is_below = head is not None and head.id >= target.id
     if not is_below or is_other or is_beside or target.delta_manifest_list == NO_LIST:
-        raise _refused(
+        raise refused(
             "NOT_IN_HISTORY",
             f"snapshot {target.id} of the moment that was named is not part of the current history of "
             f"'{context.title}'",
@@ -288,7 +288,7 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
     _check_readable(context, removal)
     now = plan_removal(context, removal.moment)
     if now.head.stamp != removal.head.stamp or not set(now.holders) <= set(removal.holders):
-        raise _refused(
+        raise refused(
             "HISTORY_MOVED",
             f"'{context.title}' was changed since it was looked at what to remove",
             "look again, then repeat it; stop the writers first.",
@@ -302,7 +302,7 @@ def _check_branches_may_go(context: TableContext, removal: Removal) -> None:
             try:
                 check_may_go(context, context.on_branch(holder.name))
             except InvalidInputError as error:
-                raise _refused(
+                raise refused(
                     "FORMER_MAIN_KEPT",
                     f"{len(removal.snapshots)} snapshots of '{context.title}' after {removal.target.id} cannot be removed, "
                     f"because {holder} began there: {error.message}",
@@ -313,22 +313,12 @@ def _check_branches_may_go(context: TableContext, removal: Removal) -> None:
 def _check_readable(context: TableContext, removal: Removal) -> None:
     """Raise `CommitConflictError` if files of the target are gone, before what is whole is removed.
 
-    The cache may know its manifests though another engine's expiry has begun to take it away. Data files that the newest
-    snapshot has too are not asked for: without them, nothing gets worse.
+    Data files that the newest snapshot has too are not asked for: without them, nothing gets worse.
     """
-    target, layout = removal.target, context.layout
-    lists = [layout.manifest_path(name) for name in (target.base_manifest_list, target.delta_manifest_list)]
-    metas = context.manifests.of_snapshot(target)
-    paths = [*lists, *(layout.manifest_path(meta.file_name) for meta in metas)]
+    target = removal.target
     schema = context.schemas.get(target.schema_id)
     restored = difference_to(Base(context, removal.head, schema), target).restored
-    paths += data_file_paths(restored.to_entries(), schema)
-    if lost := lost_files(context, paths):
-        raise _refused(
-            "TARGET_NOT_WHOLE",
-            f"{len(lost)} of {len(paths)} files of snapshot {target.id} of '{context.title}' are gone, the first is {lost[0]}",
-            "roll back to a newer moment; `verify` tells what is damaged.",
-        )
+    check_whole(context, target, data_file_paths(restored.to_entries(), schema))
 
 
 def _sweep(context: TableContext, removal: Removal) -> None:
@@ -353,12 +343,8 @@ def _sweep(context: TableContext, removal: Removal) -> None:
 
 
 def _expiring(context: TableContext, target: Snapshot) -> CommitConflictError:
-    return _refused(
+    return refused(
         "EXPIRY_UNDERWAY",
         f"snapshots of '{context.title}' after {target.id} are expiring: their numbers cannot be used again yet",
         "wait for the expiry; one that died counts for a week. Without 'destructive' any moment that can be read will do.",
     )
-
-
-def _refused(kind: str, message: str, hint: str) -> CommitConflictError:
-    return CommitConflictError(f"{kind}: {message}", conflicts=(Conflict(kind, message, hint),), hint=hint)

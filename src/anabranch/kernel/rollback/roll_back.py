@@ -32,6 +32,7 @@ from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 from anabranch.kernel.log.rollback_pins import brings_back, pin_result, pin_target, unpin
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.rollback.history_removal import Removal, plan_removal, remove_after
+from anabranch.kernel.rollback.whole import check_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
 
     Raises:
         NotFoundError: there is no such moment, or it was removed while it was rolled back to.
-        CommitConflictError: data files of the target are missing; nothing was published.
+        CommitConflictError: files of the target are missing; nothing was published.
         UnsupportedFeatureError: the target or the newest snapshot uses an unsupported feature.
         CommitError: as for any commit.
     """
@@ -78,6 +79,8 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
     pin = pin_target(context, moment.snapshot, identity.user)
     try:
         check_there(context, moment)
+        if pin is not None:
+            check_whole(context, moment.snapshot)  # known from the cache, it may have gone from the store
         action = Rollback(moment.snapshot, str(version))
         request = CommitRequest(action, identity, pin=pin)
         made = commit(context, request, known_head=newest.snapshot).snapshot
