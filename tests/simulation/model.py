@@ -37,6 +37,8 @@ class Entry:
     """Whether another engine took files of it, and died before it removed it."""
     is_away: bool = False
     """Whether its own act, which fails, has taken it away though others built on it: it must put it back."""
+    step: int = 0
+    """At which it became part of the line."""
 
 
 @dataclass
@@ -51,6 +53,8 @@ class Line:
     """The newest of it that somebody took away by hand, oldest first: a repair must bring them back."""
     expired: dict = field(default_factory=dict)
     """Stamps of what expired, by id."""
+    emptied: Entry | None = None
+    """What an expiry of ours removed because it had become the newest since: it must put it back."""
     is_dropped: bool = False
     """Whether it was main in the table's own folder, and dropped."""
     is_deleted: bool = False
@@ -177,12 +181,14 @@ class Model(Held):
             line.astray[number] = act
             self.world.tell(change.by, f"  snapshot-{number} is astray (the branch is deleted)")
             return
-        if head is None and known is None and line.expired and not (act is not None and act.starts_history):
+        if head is None and self._is_built_on_emptied(line, number, content, act):
+            head = line.emptied
+        elif head is None and known is None and line.expired and not (act is not None and act.starts_history):
             raise Violation(f"{act} began anew with snapshot {number} what an expiry had emptied")
         if head is None or (act is not None and act.starts_history):
             if known is None and act is None:
                 raise Violation(f"nobody knows what snapshot {number} is")
-        elif known is not None and number == line.entries[0].id - 1 and act is not None and act.copies_past:
+        elif known is not None and self._belongs_below(line, number, stamp, act):
             line.entries.insert(0, Entry(number, stamp, content, known, act, self.world, self.world.now))
             return
         elif number != head.id + 1 or not self._is_on(content, head, act):
@@ -195,6 +201,18 @@ class Model(Held):
             before = () if head is None else head.rows
             known = self._merged(content, before) or act.rows_after(content, before, self)
         self._push(line, branch, Entry(number, stamp, content, known, act, self.world, self.world.now))
+
+    def _is_built_on_emptied(self, line, number, content, act):
+        """Whether somebody who had read the newest snapshot put the next one before an expiry has put that back."""
+        last = line.emptied
+        return last is not None and number == last.id + 1 and self._is_on(content, last, act)
+
+    @staticmethod
+    def _belongs_below(line, number, stamp, act):
+        """Whether a known snapshot continues history downwards: a copy of main's past, or what is put back where it was."""
+        if act is None or number != line.entries[0].id - 1:
+            return False
+        return act.copies_past or (line.emptied is not None and stamp == line.emptied.stamp)
 
     def _put_back(self, line, branch, number, content):
         """A snapshot in place of the oldest that is lost, with its rows."""
@@ -236,6 +254,7 @@ class Model(Held):
         if entry.act is not None and entry.act.is_for_main and branch != self.main:
             raise Violation(f"{entry.act} was put on '{branch}', which is not main any more")
         line.entries.append(entry)
+        entry.step = self.world.steps
         line.is_deleted = False
         self.rows_of[entry.stamp] = entry.rows
         self._check_rows(entry, branch)
@@ -328,6 +347,10 @@ class Model(Held):
             line.entries.pop(0)
             entry.is_expired = True
             line.expired[number] = entry.stamp
+            if (
+                not line.entries and entry.step < change.by.begun
+            ):  # else it took another for the one it had read
+                line.emptied = entry
         elif taken_back:
             entry.is_away = True
             return
