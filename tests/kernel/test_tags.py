@@ -13,7 +13,7 @@ import anabranch
 from anabranch.kernel.refs.tags import expire_tags
 from anabranch.runtime import Runtime, SystemClock
 from tests.support.clock import at_time
-from tests.support.deaths import calls_of, each_death, through
+from tests.support.deaths import Died, calls_of, die, each_death, through
 from tests.support.faults import no_space, run
 from tests.support.moments import copied_history, foreign_tag, forget
 from tests.support.tables import ids_of, make_table, rows
@@ -366,6 +366,54 @@ def test_a_tag_that_is_replaced_while_it_expires_stays(table):
     slow = through(late, run("after", "get", replace_it, where="tag/tag-good"))
     assert expire_tags(slow.context) == []
     assert table.at("good").snapshot.id == 3
+
+
+def _expiring():
+    table = copied_history()
+    _at(table, NOON).create_tag("good", 2, retained="1 d")
+    return _at(table, NOON + 2 * DAY)
+
+
+def _make_anew(table):
+    with suppress(anabranch.NotFoundError):
+        table.delete_tag("good")
+    table.create_tag("good", 3)
+
+
+def test_a_tag_that_is_made_anew_while_one_of_its_name_expires_stays():
+    """At whatever call the expiry stands still."""
+    calls = calls_of(_expiring(), lambda table: expire_tags(table.context))
+    for (name, nth), when in itertools.product(calls, ("before", "after")):
+        late = _expiring()
+        meanwhile = run(when, name, lambda _, late=late: _make_anew(late), nth=nth)
+        expire_tags(through(late, meanwhile).context)
+        assert late.tags(include_internal=True) == ["good"], (name, nth, when)
+        assert late.at("good").snapshot.id == 3
+
+
+def test_a_tag_that_was_set_aside_by_mistake_is_put_back_by_the_next_expiry():
+    late = _expiring()
+    faults = run("before", "move_many", lambda _: _make_anew(late)), run("after", "move_many", die)
+    with pytest.raises(Died):
+        expire_tags(through(late, *faults).context)
+    (aside,) = late.tags(include_internal=True)
+    assert aside.startswith("anabranch-going-"), "nobody looked at it"
+    assert late.at(aside).snapshot.id == 3, "what it names is held"
+    assert expire_tags(late.context) == []
+    assert late.tags(include_internal=True) == ["good"]
+    assert late.at("good").snapshot.id == 3
+
+
+@pytest.mark.parametrize("name", ["good", "ü" * 120])
+def test_an_expiry_of_tags_that_dies_is_finished_by_the_next(name):
+    def begin():
+        table = copied_history()
+        _at(table, NOON).create_tag(name, 2, retained="1 d")
+        return _at(table, NOON + 2 * DAY)
+
+    for table, *_ in each_death(begin, lambda table: expire_tags(table.context)):
+        expire_tags(table.context)
+        assert table.tags(include_internal=True) == []
 
 
 # While snapshots expire

@@ -6,6 +6,8 @@ from collections import Counter
 from tests.simulation.process import Violation
 from tests.simulation.walk import stamp_of
 
+_GOING = "anabranch-going-"
+
 
 def act_of(change):
     """The act that made a change; None for the world itself."""
@@ -101,11 +103,32 @@ class Held:
                 raise Violation(f"{change.by.act} removed snapshot {entry.id}, which consumer {name} wants")
 
     def _untagged(self, path, change):
+        """A tag went, or was set aside to be looked at."""
+        folder, _, name = path.rpartition("/tag-")
+        if name.startswith(_GOING):
+            # Looked at, it goes, unless it was put back before.
+            path = f"{folder}/tag-{name.split('-', 8)[8]}"
+            if path in self.world.store.objects:
+                return
+        elif self._set_aside(folder, name):
+            return
         act = act_of(change)
         if path in self.tags and act is not None:
             if not act.may_untag(path, self.tags[path], self.world):
                 raise Violation(f"{act} removed {path}")
             del self.tags[path]
+
+    def is_some_tag_set_aside(self):
+        """Whether a process died before it looked at a tag that it had set aside."""
+        return any(self._set_aside(*path.split("/tag-", 1)) for path in self.tags)
+
+    def _set_aside(self, folder, name):
+        """Whether a tag of that name was set aside to be looked at."""
+        return any(
+            path.endswith(f"-{name}")
+            for path in self.world.store.objects
+            if path.startswith(f"{folder}/tag-{_GOING}")
+        )
 
     def _check_old(self, inner, change):
         """Whoever has a handle of a table that is gone may put files of a commit, and takes them away himself."""

@@ -131,6 +131,8 @@ class Scene:
         yield acts.Append(world.rows(1))
         yield acts.Compact()
         yield acts.Append(world.rows(1))
+        if world.model.is_some_tag_set_aside():
+            yield acts.Expire(2)  # one died before it looked at what it had set aside
         for name in sorted(path.rpartition("tag-")[2] for path in world.model.tags):
             yield acts.DeleteTag(name)
         world.now += 2 * DAY

@@ -33,12 +33,13 @@ def each_death(make, work, *, whens=("before", "after")):
         for when in whens:
             table = make()
             try:
-                work(through(table, run(when, name, _die, nth=nth)))
+                work(through(table, run(when, name, die, nth=nth)))
             except Died:
                 yield table, when, name, nth
             else:  # a read that finds nothing has no moment after it
                 assert (when, name) == ("after", "get"), (when, name, nth)
 
 
-def _die(path):
+def die(path):
+    """End the work here."""
     raise Died(path)

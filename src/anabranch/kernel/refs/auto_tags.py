@@ -26,6 +26,7 @@ from anabranch.kernel.log.moment import of_snapshot
 from anabranch.kernel.log.ref_log import find_tag, find_tags, tag_names
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time
 from anabranch.kernel.refs.savepoints import due_savepoint
+from anabranch.kernel.refs.tag_removal import remove_exactly
 from anabranch.kernel.refs.tags import create_tag, expire_tags, replace_tag
 from anabranch.kernel.refs.time_travel import find_border
 from anabranch.options import (
@@ -254,8 +255,7 @@ def _remove_surplus(context: TableContext, options: Mapping[str, str]) -> None:
         names = [name for name in tag_names(context) if periods.parse(name) is not None]
     tags = sorted(find_tags(context, names), key=lambda tag: (tag.snapshot.id, tag.name))
     for tag in tags[: max(0, len(tags) - most)]:
-        if find_tag(context, tag.name) == tag:  # it may have been replaced just now
-            context.storage.delete(context.layout.tag_path(tag.name))
+        remove_exactly(context, tag)  # not one that replaced it just now
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, check_there, of_tag
 from anabranch.kernel.log.ref_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
 from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.refs.tag_removal import finish_removals, remove_exactly
 from anabranch.option_kinds import LONGEST, parse_duration
 from anabranch.options import TAG_DEFAULT_TIME_RETAINED
 
@@ -50,7 +51,7 @@ def create_tag(
     try:
         check_there(context, moment)
     except AnabranchError:
-        _take_back(context, tag)
+        remove_exactly(context, tag)  # not one that was put in its place since
         raise
     return tag
 
@@ -102,9 +103,9 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         check_there(context, of_tag(old))
     except AnabranchError:
         if existing is None:
-            _take_back(context, new)
+            remove_exactly(context, new)
         raise
-    _take_back(context, old)  # not one that was put in its place since
+    remove_exactly(context, old)  # not one that was put in its place since
     return new
 
 
@@ -147,12 +148,8 @@ def expire_tags(context: TableContext, *, dry_run: bool = False) -> list[str]:
         expired = [tag for tag in expired if tag.is_expired(now, stored[tag.name])]
     if dry_run:
         return [tag.name for tag in expired]
-    removed = []
-    for tag in expired:
-        if find_tag(context, tag.name) == tag:  # it may have been replaced just now
-            context.storage.delete(context.layout.tag_path(tag.name))
-            removed.append(tag.name)
-    return removed
+    finish_removals(context, stored)
+    return [tag.name for tag in expired if remove_exactly(context, tag)]
 
 
 def parse_retained(text: str | int | None) -> int | None:
@@ -183,13 +180,6 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
     now = context.runtime.clock.now_millis()
     local = now + context.runtime.clock.local_offset_millis(now)
     return Tag(name, moment.snapshot, local, retained, now, mark=mark)
-
-
-def _take_back(context: TableContext, tag: Tag) -> None:
-    """Remove exactly this tag, not one that another call put under its name, which may hold what this does not."""
-    found = find_tag(context, tag.name)
-    if found is not None and found.mark == tag.mark:
-        context.storage.delete(context.layout.tag_path(tag.name))
 
 
 def _check_not_internal(name: str) -> None:

@@ -45,6 +45,7 @@ from anabranch.kernel.log.removal_marks import is_expiring
 from anabranch.kernel.log.removals import record_removal
 from anabranch.kernel.log.rollback_pins import is_removal_pinned, is_rollback_pin, pin_target, unpin
 from anabranch.kernel.refs.savepoints import delete_savepoint
+from anabranch.kernel.refs.tag_removal import remove_exactly
 from anabranch.kernel.rollback.whole import check_whole, refused
 from anabranch.options import LEDGER_TIME_RETAINED
 
@@ -103,7 +104,7 @@ def release(context: TableContext, holder: Holder) -> None:
         case HolderKind.TAG:
             tag = find_tag(context, holder.name)
             if tag is not None and tag.snapshot.id == holder.snapshot_id:  # not one put in its place since
-                storage.delete(layout.tag_path(holder.name))
+                remove_exactly(context, tag)
         case HolderKind.CONSUMER:
             consumer = find_consumer(context, holder.name)
             if consumer is not None and consumer.unread_from == holder.snapshot_id + 1:  # nor one that moved
