@@ -83,8 +83,8 @@ def test_nothing_to_undo():
         parted().undo_replace()
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_a_destructive_rollback_is_refused_while_a_main_that_was_replaced_began_in_what_it_removes(force):
+@pytest.mark.parametrize("asked", [{}, {"force": True}, {"dry_run": True}], ids=str)
+def test_a_destructive_rollback_is_refused_while_a_main_that_was_replaced_began_in_what_it_removes(asked):
     """It was refused in the middle: the removal was recorded, and the hint at the newest snapshot moved."""
     table = parted()
     table.replace_main_branch("fix")
@@ -95,7 +95,7 @@ def test_a_destructive_rollback_is_refused_while_a_main_that_was_replaced_began_
     again(table).replace_main_branch("fix", force=True)
     before = files(table)
     with pytest.raises(CommitConflictError, match="branch 'next' .* is kept as 'main@3'"):
-        again(table).rollback(2, destructive=True, force=force)
+        again(table).rollback(2, destructive=True, **asked)
     assert files(table) == before
     assert again(table).verify(deep=True).ok
     assert ids_of(again(table)) == [*BEFORE, 100]

@@ -273,7 +273,7 @@ def _store(context: TableContext, target: Snapshot) -> None:
 
 
 def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
-    _check_branches_may_go(context, removal)
+    check_branches_may_go(context, removal)
     if removal.holders and not force:
         listed = "; ".join(str(holder) for holder in removal.holders)
         raise CommitConflictError(
@@ -296,7 +296,7 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
         )
 
 
-def _check_branches_may_go(context: TableContext, removal: Removal) -> None:
+def check_branches_may_go(context: TableContext, removal: Removal) -> None:
     """Raise `CommitConflictError` if a branch that began in what is removed cannot be deleted, whether or not that is forced."""
     for holder in removal.holders:
         if holder.kind is HolderKind.BRANCH:

@@ -31,7 +31,12 @@ from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 from anabranch.kernel.log.rollback_pins import brings_back, pin_result, pin_target, unpin
 from anabranch.kernel.refs.moments import resolve
-from anabranch.kernel.rollback.history_removal import Removal, plan_removal, remove_after
+from anabranch.kernel.rollback.history_removal import (
+    Removal,
+    check_branches_may_go,
+    plan_removal,
+    remove_after,
+)
 from anabranch.kernel.rollback.whole import check_whole
 
 
@@ -151,6 +156,7 @@ def rollback(
         return RollbackResult(target, made, changed)
     removal = planned or plan_removal(context, moment)
     if dry_run:
+        check_branches_may_go(context, removal)  # no force would help
         return RollbackResult(target, None, changed, removal)
     remove_after(context, removal, force=force)
     return RollbackResult(target, context.snapshots.head(), changed, removal)
