@@ -4,6 +4,7 @@ import pytest
 
 import anabranch
 from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.kernel.log.ref_log import find_tag, put_tag
 from tests.branches.replacing import BEFORE, again, parted
 from tests.support.tables import ids_of, rows
 
@@ -147,3 +148,29 @@ def test_options_that_name_a_moment_mean_the_main_there_is_now():
     number = newest.snapshot.id
     held = again(table)
     assert ids_of(held.with_options({"scan.snapshot-id": str(number)})) == ids_of(held.at(number))
+
+
+def test_versions_of_main_are_named_alike_before_it_is_replaced_and_after():
+    """A script that names main goes on where main was replaced meanwhile."""
+    table = parted()
+    assert [ids_of(table.at(version)) for version in ("main.snapshot.2", "main.good")] == [BEFORE, BEFORE]
+    with pytest.raises(anabranch.NotFoundError, match="main@1"):
+        table.at("main@1.good")
+    with pytest.raises(anabranch.NotFoundError, match="'bad'"):
+        table.at("main.bad")
+    table.replace_main_branch("fix")
+    assert [ids_of(again(table).at(version)) for version in ("main.snapshot.2", "main.good")] == [
+        BEFORE,
+        BEFORE,
+    ]
+
+
+def test_a_tag_that_is_called_like_a_version_of_main_is_found_until_main_is_replaced():
+    """Of an earlier release, or of another engine: new ones are refused."""
+    table = parted()
+    there = find_tag(table.context, "good")
+    put_tag(table.context, "main.snapshot.1", there.snapshot)
+    assert ids_of(again(table).at("main.snapshot.1")) == BEFORE
+    assert ids_of(again(table).at("main.main.snapshot.1")) == BEFORE
+    with pytest.raises(anabranch.InvalidNameError, match="reads like a version of main"):
+        table.create_tag("main.snapshot.2", snapshot=1)

@@ -90,6 +90,8 @@ def test_branches_accepted(name):
             "watermark-3",
             "anabranch-savepoint-3",
             "anabranch-",
+            "main.good",
+            "main@1.snapshot.5",
         ),
         *("2026-01-31  10", "2026-01-31\u00a010", "a\u2003b", "a\u3000b"),
     ],
@@ -100,7 +102,19 @@ def test_tags_refused(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["good", "2024-01-31 10", "20240131a", "snapshot.x", "watermark-", "größe", "v1.2"]
+    "name",
+    [
+        "good",
+        "2024-01-31 10",
+        "20240131a",
+        "snapshot.x",
+        "watermark-",
+        "größe",
+        "v1.2",
+        "main",
+        "main.",
+        "mainly.x",
+    ],
 )
 def test_tags_accepted(name):
     check_tag_name(name)

@@ -27,6 +27,7 @@ _RESERVED_COLUMN_PREFIX = "_KEY_"
 _RESERVED_COLUMNS = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "_ROW_ID", "rowkind"})
 _BRANCH_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _VERSION_NAME = re.compile(r"(?:snapshot\.|savepoint\.|watermark-)[0-9]+")
+_ON_A_MAIN = re.compile(r"main(?:@[0-9]+)?\..+")
 # Control characters, half surrogate pairs, line ends, and the signs that turn the direction of text.
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION_SIGNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -110,6 +111,10 @@ def check_tag_name(name: str, *, reserved: bool = False) -> None:
         _refuse("tag", name, "has another blank than single spaces")
     if name.isdecimal() or _VERSION_NAME.fullmatch(name):
         _refuse("tag", name, "reads like the number of a snapshot, savepoint or watermark")
+    if _ON_A_MAIN.fullmatch(name):
+        _refuse(
+            "tag", name, "reads like a version of main or of one that was replaced ('main.' or 'main@1.')"
+        )
 
 
 def check_consumer_name(name: str) -> None:

@@ -27,6 +27,7 @@ from anabranch.kernel.log.main_pointer import (
 )
 from anabranch.kernel.log.parallel import afterwards
 from anabranch.kernel.log.properties import WRITER_PROPERTY
+from anabranch.kernel.log.ref_log import find_tag
 from anabranch.options import SCAN_VERSION
 
 _LOG = logging.getLogger(__name__)
@@ -203,8 +204,9 @@ def located(context: TableContext, version: V) -> tuple[TableContext, V]:
     replacement = former_main_of(place)
     if rest and replacement is not None:
         return former_main(context, replacement), rest
-    if rest and place == MAIN_BRANCH and context.main_generation:
-        return context.on_branch(context.branch), rest  # by its name: no number is ambiguous there
+    if rest and place == MAIN_BRANCH and (context.main_generation or find_tag(context, version) is None):
+        # By its name: no number is ambiguous there. Who called a tag so before main was replaced still means the tag.
+        return context.on_branch(context.branch), rest
     return context, version
 
 
