@@ -2,7 +2,7 @@
 
 A store deletes by name, so a process that looks at a tag, stands still, and then deletes it could take another. So the tag is
 first moved to a name of its own, which nobody gives again, and looked at there: what was to go is deleted, anything
-else is moved back. Under that name it is a tag like any other: it holds its snapshot all the time.
+else is put back, if its name was not given again. Under that name it is a tag like any other: it holds its snapshot all the time.
 
 The name says what was to go, so that anybody can finish what a process that died has begun, and two who do so agree.
 
@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from anabranch.errors import NotFoundError
 from anabranch.format.records.refs import Tag
 from anabranch.format.text.names import RESERVED_TAG_PREFIX, fits_file
 from anabranch.kernel.log.context import TableContext
@@ -51,18 +52,16 @@ def _settle(context: TableContext, aside: str) -> bool:
     match = _NAME.fullmatch(aside)
     assert match is not None, "names are made here"
     digest, name = match.groups()
-    found = find_tag(context, aside)
-    if found is None:
-        return False
-    path, path_aside = context.layout.tag_path(name), context.layout.tag_path(aside)
-    if _digest(found) == digest:
-        context.storage.delete(path_aside)
-        return True
-    if context.storage.exists(path):  # it was copied, as on object stores, or its name was given again
-        context.storage.delete(path_aside)
-    else:
-        context.storage.move_many({path_aside: path})
-    return False
+    path = context.layout.tag_path(aside)
+    try:
+        content = context.storage.get(path)
+    except NotFoundError:
+        return False  # somebody else was faster
+    is_it = _digest(Tag.from_json(content, name=name, path=path)) == digest
+    if not is_it:  # it stays where it was copied, as on object stores, or its name was given again
+        context.storage.put_if_absent(context.layout.tag_path(name), content)
+    context.storage.delete(path)
+    return is_it
 
 
 def _digest(tag: Tag) -> str:
