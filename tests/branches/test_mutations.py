@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.errors import AnabranchError
 from anabranch.format.records.snapshot import CommitKind
-from anabranch.kernel.expiry import expire
+from anabranch.kernel.expiry import snapshot_removal
 from anabranch.kernel.merge import entries as merge_entries
 from anabranch.kernel.merge import plan as merge_plan
 from anabranch.kernel.merge import state
@@ -94,7 +94,7 @@ def overwrites_are_not_carried(patch):
 
 @mutation(5)
 def nothing_is_carried(patch):
-    patch(expire, "carry_over", lambda context, due, following: None)
+    patch(snapshot_removal, "carry_over", lambda context, due, following: None)
 
 
 @mutation(1)

@@ -16,7 +16,7 @@ from anabranch.errors import (
     UnsupportedFeatureError,
 )
 from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
-from anabranch.kernel.expiry import expire as expiry
+from anabranch.kernel.expiry import snapshot_removal
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.ledger import find_commit
 from anabranch.storage.memory import MemoryStorage
@@ -41,7 +41,7 @@ def table(clock):
 
 
 def test_ledger_then_snapshots_then_refs_then_files(table, monkeypatch):
-    monkeypatch.setattr(expiry, "_REMOVED_AT_ONCE", 2)
+    monkeypatch.setattr(snapshot_removal, "_REMOVED_AT_ONCE", 2)
     identity = CommitIdentity("job@1", 1)
     table.commit(table.overwriting([]), identity=identity)
     fill(table, 6, overwrite=True)
@@ -393,7 +393,7 @@ def test_a_rollback_for_good_while_an_expiry_is_paused_leaves_what_it_goes_to(
     table, to, seen, at_once, monkeypatch
 ):
     """The expiry took the target for old. Whichever of both comes second sees to it that it stays."""
-    monkeypatch.setattr(expiry, "_REMOVED_AT_ONCE", at_once)
+    monkeypatch.setattr(snapshot_removal, "_REMOVED_AT_ONCE", at_once)
     fill(table, 10, overwrite=True)
     wanted = ids_of(table.at(to))
 
@@ -418,7 +418,7 @@ def test_a_rollback_for_good_while_an_expiry_is_paused_leaves_what_it_goes_to(
 @pytest.mark.parametrize("to", [1, 5, 6])
 def test_nobody_rolls_back_for_good_below_what_is_expiring(table, to, at_once, monkeypatch):
     """What is appended afterwards would have the number of a snapshot that is removed by its number."""
-    monkeypatch.setattr(expiry, "_REMOVED_AT_ONCE", at_once)
+    monkeypatch.setattr(snapshot_removal, "_REMOVED_AT_ONCE", at_once)
     fill(table, 10)
     refused = []
 

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from anabranch.kernel.expiry import expire as expiry
+from anabranch.kernel.expiry import rounds
 from tests.kernel.expiring import expire_to, fill, ids, new_table, through
 from tests.support.clock import Clock
 from tests.support.forged import forge_history
@@ -56,7 +57,7 @@ def test_small_rounds_read_nothing_again(monkeypatch):
 
 
 def test_what_is_deleted_in_parts_is_all_deleted(monkeypatch):
-    monkeypatch.setattr(expiry, "_FILES_AT_ONCE", 2)
+    monkeypatch.setattr(rounds, "_FILES_AT_ONCE", 2)
     table = new_table(Clock())
     fill(table, 12, overwrite=True)
     dry = expire_to(through(table), 2)

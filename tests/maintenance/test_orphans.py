@@ -14,7 +14,7 @@ import anabranch
 from anabranch.cli.main import run as run_command
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError, StorageError
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.expiry.expire import Tally
+from anabranch.kernel.expiry.result import Tally
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.lake import Lake
 from anabranch.maintenance.orphans import orphan_runs

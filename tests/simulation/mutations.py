@@ -123,9 +123,9 @@ def overwrites_do_not_look_what_changed():
 
 @mutation("references")
 def expiry_does_not_ask_consumers():
-    from anabranch.kernel.expiry import expire
+    from anabranch.kernel.expiry import snapshot_removal
 
-    expire.next_read = lambda context, without=(): None
+    snapshot_removal.next_read = lambda context, without=(): None
 
 
 @mutation("recreated")
@@ -220,10 +220,10 @@ def _was_a_number_removed(storage, layout, snapshot_id, newest):
 @mutation("clocks", 5001042, 1)
 def rollbacks_and_expiries_do_not_look_for_each_other():
     """Nor read what they look at: seeds that were known before this mend are the same worlds without it."""
-    from anabranch.kernel.expiry import expire
+    from anabranch.kernel.expiry import snapshot_removal
     from anabranch.kernel.rollback import history_removal
 
     history_removal.is_expiring = lambda *_: False
     history_removal.is_removal_pinned = lambda *_: True
-    expire.next_rewound = lambda *_: None
-    expire.mark_removal = expire.unmark_removal = lambda *_: ""
+    snapshot_removal.next_rewound = lambda *_: None
+    snapshot_removal.mark_removal = snapshot_removal.unmark_removal = lambda *_: ""

@@ -15,7 +15,8 @@ from anabranch.errors import AnabranchError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.expiry.consumer_expiry import expire_consumers, next_read
-from anabranch.kernel.expiry.expire import Expiry, check_cleanable, expire
+from anabranch.kernel.expiry.expire import check_cleanable, expire
+from anabranch.kernel.expiry.result import Expiry
 from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import reading, together

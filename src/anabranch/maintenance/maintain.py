@@ -9,8 +9,8 @@ from anabranch.engine import Engine
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
-from anabranch.kernel.expiry.expire import Expiry
 from anabranch.kernel.expiry.missing_refs import check_main_there
+from anabranch.kernel.expiry.result import Expiry
 from anabranch.kernel.log.branch_log import newest_schema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.repair.health import Finding, health

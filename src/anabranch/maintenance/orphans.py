@@ -22,10 +22,11 @@ from anabranch.engine import Engine, LocalEngine
 from anabranch.errors import NotFoundError
 from anabranch.format.records.layout import ORPHANS_FOLDER
 from anabranch.kernel.expiry.candidates import DATA, no_files
-from anabranch.kernel.expiry.expire import Tally, check_cleanable, tallies
+from anabranch.kernel.expiry.expire import check_cleanable
+from anabranch.kernel.expiry.file_removal import delete_empty_folders
 from anabranch.kernel.expiry.missing_refs import check_no_snapshot_missing
 from anabranch.kernel.expiry.reachability import Reachability
-from anabranch.kernel.expiry.removal import delete_empty_folders
+from anabranch.kernel.expiry.result import Tally, tallies
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.refs.moments import Cutoff, cutoff_of

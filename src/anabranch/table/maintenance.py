@@ -15,7 +15,7 @@ from anabranch.table.view import TableView
 
 if TYPE_CHECKING:
     from anabranch.kernel.compaction.selection import Partitions
-    from anabranch.kernel.expiry.expire import Expiry, Tally
+    from anabranch.kernel.expiry.result import Expiry, Tally
     from anabranch.kernel.refs.moments import Cutoff
     from anabranch.kernel.repair.found import Verification
     from anabranch.kernel.repair.health import Health

@@ -17,7 +17,7 @@ from anabranch.verbs.subject import Each, EachBranch, EachBranchOnSpark, OnBranc
 from anabranch.verbs.verb import Called, Confirm, Group, Progress, option, verb
 
 if TYPE_CHECKING:
-    from anabranch.kernel.expiry.expire import Expiry, Tally
+    from anabranch.kernel.expiry.result import Expiry, Tally
     from anabranch.kernel.repair.found import Problem
     from anabranch.maintenance.compact import CompactionResult
     from anabranch.maintenance.maintain import Upkeep
