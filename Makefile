@@ -34,7 +34,7 @@ demo: java compiled ## The whole story on real flights: a stream goes wrong and 
 	@$(BIN)/anabranch demo
 
 test: java compiled ## All tests in their short form (about 15 minutes)
-	@$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile --no-loadscope-reorder --durations 20
+	@$(BIN)/python -m pytest -m "not long" -n 3 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-long: java compiled ## The long forms: property tests, kill sweeps, soaks
 	@$(BIN)/python -m pytest -m "long" --timeout 1800

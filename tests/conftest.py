@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Nothing is right or wrong because of how fast a busy machine was.
-settings.register_profile("anabranch", deadline=None)
+settings.register_profile("anabranch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("anabranch")
 
 # A JVM of the tests lives for minutes: what its second compiler and its parallel collector gain is less than they take

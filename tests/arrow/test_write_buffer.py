@@ -160,6 +160,7 @@ def test_one_large_partition_among_many_small_ones_does_not_hold_their_memory(mo
     check_partitions(messages, context, table)
 
 
+@pytest.mark.long
 def test_only_so_many_files_are_open_at_once(monkeypatch):
     monkeypatch.setattr("anabranch.arrow.writer._MOST_OPEN_THERE", 3)
     monkeypatch.setattr(row_buffer, "MAX_ROWS", 10)

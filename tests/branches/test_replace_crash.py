@@ -89,6 +89,7 @@ def test_a_replacement_as_a_commit(every):
         assert table.snapshot.id == 4
 
 
+@pytest.mark.long
 @SOME
 def test_a_drop(every):
     def dropped(table):

@@ -332,6 +332,7 @@ def test_wait_gives_up_in_time():
     assert table.snapshot.id == 4
 
 
+@pytest.mark.long
 def test_a_branch_that_stops_one_commit_behind_is_not_put_in_place():
     table = caught_up([30])
     before = table.snapshot

@@ -70,6 +70,7 @@ def tables_leave_nothing_behind(tmp_path, tables):
     assert after[1] <= before[1]
 
 
+@pytest.mark.long
 def test_commits_leave_no_threads_and_no_files_open(tmp_path):
     commits_leave_nothing_behind(tmp_path, 60)
 

@@ -213,6 +213,7 @@ def test_names_that_polars_takes_for_patterns(tmp_path, direct):
     assert direct == []
 
 
+@pytest.mark.long
 def test_few_files_may_be_open(tmp_path):
     table = anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT, b BYTES")
     for seed in range(24):

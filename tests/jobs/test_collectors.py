@@ -146,6 +146,7 @@ def test_opentelemetry_pushes_the_same_figures(metrics, collector, tmp_path):
     assert states == {"idle"}
 
 
+@pytest.mark.long
 def test_a_collector_that_is_away_harms_nothing(metrics, monkeypatch):
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     from anabranch.jobs.metrics import exporting

@@ -135,6 +135,7 @@ def test_several_bits_may_explain_what_the_checksum_does_not_cover(path):
         assert found[:uuid] + found[uuid + 1 :] == whole[:uuid] + whole[uuid + 1 :], place
 
 
+@pytest.mark.long
 def test_several_bits_may_explain_the_mark_of_a_tag():
     """What is no text may have been a 6 or a V; the simulator found it (damaged 1200968)."""
     table = _table(True)

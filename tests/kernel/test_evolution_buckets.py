@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch
@@ -60,14 +60,14 @@ def histories(draw):
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(histories())
 def test_a_filter_on_the_key_finds_what_reading_everything_finds(history):
     _check_filters(*history)
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(histories())
 def test_a_filter_on_the_key_finds_what_reading_everything_finds_in_many_histories(history):
     _check_filters(*history)

@@ -245,6 +245,7 @@ def test_a_commit_that_lands_meanwhile(table, when, number):
     assert ids_of(table)[-1] == 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "expired", [pytest.param(False, marks=pytest.mark.long), True], ids=["retained", "expired"]
 )

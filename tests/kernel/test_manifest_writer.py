@@ -73,6 +73,7 @@ def test_a_full_merge_leaves_large_manifests_alone():
     assert len(settled) == 4
 
 
+@pytest.mark.long
 def test_a_small_first_manifest_does_not_make_every_merge_full():
     """Only small manifests and those with deletions are what piles up."""
     table = _table(

@@ -122,6 +122,7 @@ def _append_whatever_happens(lake, worker, times):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.s3
 @pytest.mark.parametrize(("writers", "times"), [(6, 2), pytest.param(60, 4, marks=pytest.mark.long)])
 def test_nothing_is_lost_on_a_store_that_fails_now_and_then(s3_server, writers, times):

@@ -4,7 +4,7 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch
@@ -80,7 +80,7 @@ def _shown(row):
     return repr(sorted(row.items()))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(batches=batches, predicate=predicates, layout=layouts)
 def test_a_filtered_read_equals_filtering_all_rows(batches, predicate, layout):
     table = make_table(f"memory://prune{next(_names)}", schema=ARROW, **layout)

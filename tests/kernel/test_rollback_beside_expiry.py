@@ -148,6 +148,7 @@ def test_a_rollback_that_stood_still_for_a_day_looks_again():
     assert ids_of(fresh(table)) == [0, 1, 2, 3, 4, 5, 80]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_at_whatever_call_one_stands_still_and_the_other_does_all_of_its_work(when):
     """What was acknowledged is there, whoever was refused."""

@@ -18,6 +18,7 @@ from tests.kernel.savepointing import (
 )
 from tests.support.deaths import calls_of, each_death, through
 from tests.support.faults import lose_answer, lose_request, no_space, run
+from tests.support.lengths import first_short
 from tests.support.moments import copied_history, history
 from tests.support.tables import ids_of, make_table, rows
 
@@ -59,7 +60,7 @@ def _days_pass(table):
         (_days_pass, (anabranch.NotFoundError, anabranch.CorruptTableError)),
     ],
 )
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", first_short(["before", "after"]))
 def test_an_expiry_between_any_two_calls_of_a_creation(when, meanwhile, refusal):
     """Either there is a savepoint and its rows stay, or there is none, and at most an orphan is left of it."""
     outcomes = []

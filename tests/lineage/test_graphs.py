@@ -15,6 +15,7 @@ from anabranch.lineage.questions.upstream import upstream
 from anabranch.lineage.trace import Trace
 from tests.lineage.chains import numbered
 from tests.lineage.oracle import Graph
+from tests.support.lengths import first_short
 
 
 def graph_of(seed):
@@ -194,7 +195,7 @@ def check_seed(seed, *, asks_index=True):
         assert everything(known.store) == said
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", first_short(range(5), 2))
 def test_answers_are_exact(seed):
     check_seed(seed, asks_index=seed < 2)
 

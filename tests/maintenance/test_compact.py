@@ -448,6 +448,7 @@ def _nothing(path):
 READS = {"list", "get", "get_range", "exists"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "when", "every"),
     [

@@ -115,6 +115,7 @@ def test_what_a_killed_attempt_on_another_branch_left_is_not_taken_for_main(made
     assert ids_of(fresh(table).branch("other")) == [0, 1, 2, 70]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "expired", [pytest.param(False, marks=pytest.mark.long), True], ids=["whole", "expired"]
 )

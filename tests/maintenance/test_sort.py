@@ -21,6 +21,7 @@ from anabranch.streaming.offsets import Position
 from anabranch.table import Table
 from tests.support.canonical import canonical_rows
 from tests.support.faults import FaultyStorage, fail, kill, run
+from tests.support.lengths import first_short
 from tests.support.processes import forking
 from tests.support.tables import ids_of, make_table
 
@@ -67,7 +68,7 @@ def share_read(table, filter=None):
 # What it does
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", first_short(STRATEGIES))
 def test_rows_stay_and_files_are_skipped(strategy):
     table = appended(new_table())
     before, files = canonical(table), table.scan().plan().files.height
@@ -357,7 +358,7 @@ def _sort_and_die(path, call, nth):
 
 
 @pytest.mark.parametrize(
-    ("call", "nth"), [("open_output", 1), ("write", 4), ("put_many", 1), ("put_if_absent", 1)]
+    ("call", "nth"), first_short([("open_output", 1), ("write", 4), ("put_many", 1), ("put_if_absent", 1)], 2)
 )
 def test_killed_in_the_middle_nothing_is_lost_and_the_next_finishes(call, nth, tmp_path):
     table = appended(new_table(str(tmp_path)), 2000)

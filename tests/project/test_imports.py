@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lengths import first_short
+
 IMPORT_ALL = """
 import importlib, pathlib, pkgutil, re, anabranch
 for module in pkgutil.walk_packages(anabranch.__path__, "anabranch."):
@@ -28,7 +30,9 @@ print(*found)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux tells the names of threads")
-@pytest.mark.parametrize(("then", "expected"), [("", False), (WORK, True)], ids=["import", "work"])
+@pytest.mark.parametrize(
+    ("then", "expected"), first_short([("", False), (WORK, True)]), ids=["import", "work"]
+)
 def test_no_module_starts_threads_when_it_is_imported(then, expected):
     script = IMPORT_ALL + then + NAMES.format(patience=30 if expected else 1)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -113,7 +113,7 @@ def insert_of_a_view_of_the_native_door(w):
     w.insert("SELECT * FROM seen")
 
 
-@way(A, short=True)
+@way(A)
 def insert_of_a_view_of_the_portable_door(w):
     w.portable().createOrReplaceTempView("seen_too")
     w.insert("SELECT * FROM seen_too")
@@ -178,7 +178,7 @@ def insert_into(w):
     w.native().write.insertInto(w.to)
 
 
-@way(A, short=True)
+@way(A)
 def save_by_format(w):
     w.native().write.format("anabranch").mode("append").option("warehouse", w.place).save(w.sink)
 
@@ -255,7 +255,7 @@ def pandas_and_back(w):
     w.table.append(w.spark.createDataFrame(w.native().toPandas(), "id long, v string"))
 
 
-@way(NONE, problem=True, short=True)
+@way(NONE, problem=True)
 def pandas_and_back_by_the_portable_door(w):
     w.spark.createDataFrame(w.portable().toPandas(), "id long, v string").writeTo(w.to).append()
 
@@ -270,7 +270,7 @@ def collected_rows(w):
     w.table.append(w.spark.createDataFrame(w.native().collect(), "id long, v string"))
 
 
-@way(A, short=True)
+@way(A)
 def pandas_in_a_job(w):
     with w.lake.job("nightly"):
         w.table.append(w.spark.createDataFrame(w.portable().toPandas(), "id long, v string"))
@@ -367,7 +367,7 @@ def job_of_spark_with_ids_collected(w):
         w.table.append(among(w.native(), w.native("db.b").collect()))
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def job_of_spark_with_ids_collected_of_the_portable_door(w):
     with w.lake.job("nightly"):
         w.table.append(among(w.portable(), w.portable("db.b").collect()))
@@ -380,7 +380,7 @@ def job_of_spark_with_a_function_over_a_dictionary(w):
         w.insert_frame(w.native().withColumn("v", udf(known.get)("id")))
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def job_of_spark_with_ids_collected_of_a_scan(w):
     with w.lake.job("nightly"):
         w.insert_frame(among(w.native(), w.lake.table("db.b").scan().to_spark().collect()))

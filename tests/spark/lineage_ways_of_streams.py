@@ -32,7 +32,7 @@ def stream_union(w):
     w.run(w.stream().union(w.stream("native", "db.b")))
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def stream_joined_with_a_table_of_the_native_door(w):
     w.run(w.stream().join(w.native("db.b").select("id"), "id"), to_table=True)
 
@@ -94,7 +94,7 @@ def batches_joined_in_the_function(w):
     w.run(w.stream(), each=lambda frame, _: w.table.append(frame.join(w.portable("db.b").select("id"), "id")))
 
 
-@way(A, short=True)
+@way(A)
 def batches_through_pandas(w):
     def each(frame, _):
         w.table.append(w.spark.createDataFrame(frame.toPandas(), "id long, v string"))
@@ -112,12 +112,12 @@ def batches_that_collect_a_table_of_the_native_door(w):
     w.run(w.stream(), each=lambda frame, _: w.table.append(among(frame, w.native("db.b").collect())))
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def batches_that_collect_a_table_of_the_portable_door(w):
     w.run(w.stream(), each=lambda frame, _: w.table.append(among(frame, w.portable("db.b").collect())))
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def batches_that_read_a_table_in_python(w):
     def each(frame, _):
         w.table.append(among(frame, w.lake.table("db.b").scan().to_arrow().to_pylist()))
@@ -185,7 +185,7 @@ def batches_through_pandas_with_values_from_before(w):
     w.run(w.stream(), each=lambda frame, _: w.table.append([*map(Row.asDict, frame.collect()), *rows]))
 
 
-@way(A, problem=True, short=True)
+@way(A, problem=True)
 def batches_with_ids_from_before(w):
     ids = w.native("db.b").collect()
     w.run(w.stream(), each=lambda frame, _: w.table.append(among(frame, ids)))
@@ -266,7 +266,7 @@ def declared_stream_that_only_plans(w):
     w.job(lambda a: a.where("id > 0").withColumn("v", lit("x")), {"a": "db.a"})
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def declared_stream_whose_code_counts_a_table_in_python(w):
     def code(a):
         return a.where(a.id <= w.lake.table("db.b").scan().count())
@@ -279,7 +279,7 @@ def declared_stream_whose_code_counts_a_table_of_the_native_door(w):
     w.job(lambda a: a.where(a.id <= w.native("db.b").count()), {"a": "db.a"})
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def declared_stream_whose_code_counts_a_table_of_the_portable_door(w):
     w.job(lambda a: a.where(a.id <= w.portable("db.b").count()), {"a": "db.a"})
 

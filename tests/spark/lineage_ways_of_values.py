@@ -129,7 +129,7 @@ def kept_frame_with_ids_collected_before(w):
 # In functions
 
 
-@way(A, problem=True, short=True)
+@way(A, problem=True)
 def function_over_a_dictionary_from_before(w):
     known = {row["id"]: row["v"] for row in w.native("db.b").collect()}
     w.insert_frame(w.native().withColumn("v", udf(lambda i: known.get(i, "none"))("id")))
@@ -228,7 +228,7 @@ def job_of_spark_with_a_dictionary_from_before(w):
 # Collected before a stream
 
 
-@way(A, problem=True, short=True)
+@way(A, problem=True)
 def stream_with_ids_collected_before(w):
     w.run(among(w.stream(), w.native("db.b").collect()))
 
@@ -259,13 +259,13 @@ def statement_with_values_of_its_own_after_a_look(w):
     w.spark.sql("SELECT id, 'x' AS v FROM ways.db.a WHERE id > 0").writeTo(w.to).append()
 
 
-@way(A, short=True)
+@way(A)
 def statement_with_a_hint_and_values_of_its_own_after_a_look(w):
     w.lake.table("db.b").scan().to_arrow()
     w.insert("SELECT id, 'x' AS v FROM ways.db.a /*+ OPTIONS('scan.snapshot-id' = '2') */ WHERE id > 0")
 
 
-@way(A, short=True)
+@way(A)
 def statement_of_ours_with_values_of_its_own_after_a_look(w):
     w.lake.table("db.b").scan().to_arrow()
     w.lake.sql(

@@ -12,6 +12,7 @@ from anabranch.jobs.load import load
 from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import run_jobs
 from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
+from tests.support.lengths import first_short
 
 
 @job("firsts", sources={"events": "db.events"}, sink="db.firsts")
@@ -66,7 +67,9 @@ def keys(lake, table):
     return sorted(row["k"] for row in lake.table(table).scan().to_arrow().to_pylist())
 
 
-@pytest.mark.parametrize("named", [{"checkpoints": "all"}, {"checkpoint": "all/firsts"}], ids=["all", "one"])
+@pytest.mark.parametrize(
+    "named", first_short([{"checkpoints": "all"}, {"checkpoint": "all/firsts"}]), ids=["all", "one"]
+)
 def test_state_goes_from_main_to_a_correction_and_on_with_main_in_one_folder(lake, tmp_path, named):
     events, place = lake.table("db.events"), tmp_path / "all"
     named = {key: str(tmp_path / folder) for key, folder in named.items()}
@@ -86,7 +89,7 @@ def test_state_goes_from_main_to_a_correction_and_on_with_main_in_one_folder(lak
     assert not (Path(lake.url.removeprefix("file://")) / "_checkpoints").exists()
 
 
-@pytest.mark.parametrize("right", ["mine", "new"])
+@pytest.mark.parametrize("right", first_short(["mine", "new"]))
 def test_a_single_checkpoint_is_named_for_a_correction_and_the_run_after_it(lake, tmp_path, right):
     """The one of main's job, whose code is corrected, or one that is named for the correction first."""
     copy, mine, place = copied("k * 900"), str(tmp_path / "mine"), str(tmp_path / right)

@@ -153,6 +153,7 @@ def troubles(folder, *names):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_executors_without_the_package(tmp_path):
     told = troubles(tmp_path, "package")["package"]

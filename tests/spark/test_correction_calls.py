@@ -106,6 +106,7 @@ def test_a_cascade_runs_inside_of_the_sessions_own_call(spark, warehouse, tmp_pa
     assert values(lake, "db.big") == [(1, 3), (2, 5)]
 
 
+@pytest.mark.long
 def test_a_correction_while_the_session_runs_the_same_jobs(spark, warehouse, tmp_path):
     lake = anabranch.connect(warehouse, spark=spark)
     for name in ("db.raw", "db.clean", "db.big"):

@@ -31,6 +31,7 @@ def feed(lake, ids, made_by):
     assert [status.state.value for status in statuses] == ["ended"]
 
 
+@pytest.mark.long
 def test_code_that_changed_since_rows_were_made_begins_anew(spark, warehouse):
     lake = anabranch.connect(warehouse, spark=spark)
     for table in ("db.raw", "db.out"):

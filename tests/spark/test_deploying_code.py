@@ -13,6 +13,7 @@ from anabranch.jobs.prepare import Run
 from anabranch.jobs.run import run_jobs
 from anabranch.jobs.task import Policy
 from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
+from tests.support.lengths import first_short
 
 
 @pytest.fixture
@@ -93,17 +94,19 @@ def test_a_filter_below_an_operator_with_state_keeps_the_state(lake):
 
 @pytest.mark.parametrize(
     ("before", "after", "sources", "said"),
-    [
-        (firsts, firsts_of_both, {}, "its operators with state (Deduplicate) have other keys or results"),
-        (plain, firsts, {}, "its operators with state are Deduplicate, were none"),
-        (firsts, plain, {}, "its operators with state are none, were Deduplicate"),
-        (
-            plain,
-            both,
-            {"events": "db.events", "others": "db.others"},
-            "source 'others' (table db.others) is new",
-        ),
-    ],
+    first_short(
+        [
+            (firsts, firsts_of_both, {}, "its operators with state (Deduplicate) have other keys or results"),
+            (plain, firsts, {}, "its operators with state are Deduplicate, were none"),
+            (firsts, plain, {}, "its operators with state are none, were Deduplicate"),
+            (
+                plain,
+                both,
+                {"events": "db.events", "others": "db.others"},
+                "source 'others' (table db.others) is new",
+            ),
+        ]
+    ),
 )
 def test_what_does_not_fit_is_refused_and_renewed(lake, before, after, sources, said):
     arrive(lake, (1, 1), (2, 2))
@@ -146,6 +149,7 @@ def test_a_source_in_place_of_another_is_read_from_its_beginning_on_purpose_only
     assert rows_of(lake) == [(1, 1), (2, 2), (8, 8)]
 
 
+@pytest.mark.long
 def test_a_lost_place_is_made_good_as_the_hint_says(lake):
     arrive(lake, (1, 1))
     started(lake, declare(filtered))

@@ -28,6 +28,7 @@ def connected(part, warehouse, folder):
     return run("tests.spark.connect_job", *arguments, log=folder / "log", SPARK_TESTING="1")
 
 
+@pytest.mark.long
 @NEEDS_CONNECT
 def test_spark_connect(warehouse, tmp_path):
     make_table(warehouse, "db.src").append(rows(0, 10))

@@ -49,6 +49,7 @@ def failure(query):
     return str(caught.value)
 
 
+@pytest.mark.long
 def test_a_running_query_writes_into_what_its_table_has_become(tables, start):
     src, dst = tables
     query = start()
@@ -67,6 +68,7 @@ def test_a_running_query_writes_into_what_its_table_has_become(tables, start):
     assert [row["m"] for row in found(dst)] == [None, 2, 3]
 
 
+@pytest.mark.long
 def test_a_running_query_reads_on_in_its_columns_until_they_cannot_hold_what_comes(tables, start):
     src, dst = tables
     query = start()

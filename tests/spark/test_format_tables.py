@@ -82,6 +82,7 @@ def test_a_write_in_place_of_others_replaces_the_partitions_it_has_rows_of(spark
     assert len([row for row in found if row["p"] != 1]) == 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ways", [("spark", "python"), ("python", "spark")], ids="-".join)
 def test_a_stream_changes_ways_between_runs(spark, lake, stream, ways):
     """Offsets and checkpoints are the same, so each row arrives once whichever way a run takes."""
@@ -168,6 +169,7 @@ def test_what_is_not_there_is_told_when_it_is_loaded(spark, lake, warehouse):
         lake.table("db.nope")
 
 
+@pytest.mark.long
 def test_a_stream_that_goes_on_does_not_need_where_it_began(lake, stream):
     source = lake.create_table("db.t", "id BIGINT NOT NULL, v STRING")
     sink = lake.create_table("db.copy", "id BIGINT NOT NULL, v STRING")

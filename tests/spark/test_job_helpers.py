@@ -52,6 +52,7 @@ def run(jobs, lake, how=None):
     return (status.begun or "").split(":")[0]
 
 
+@pytest.mark.long
 def test_state_is_carried_only_while_the_module_is_the_same(spark, warehouse, jobs_of):
     lake = anabranch.connect(warehouse, spark=spark)
     lake.create_table("db.events", "v BIGINT")

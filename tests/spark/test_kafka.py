@@ -115,7 +115,7 @@ BAD = {
         ("json", "dead-letter"),
         pytest.param("csv", "dead-letter", marks=pytest.mark.long),
         pytest.param("json", "skip", marks=pytest.mark.long),
-        ("csv", "skip"),
+        pytest.param("csv", "skip", marks=pytest.mark.long),
     ],
 )
 def test_records_that_cannot_be_read_are_kept_or_left_out(spark, warehouse, tmp_path, broker, form, on_error):

@@ -9,6 +9,7 @@ from anabranch.lineage.model import lineage_of
 from anabranch.spark.catalog import register_catalog
 from anabranch.storage.open import open_storage
 from tests.spark.lineage_ways import COLUMNS, Ways
+from tests.support.lengths import first_short
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def beside(ways, work):
     return thread
 
 
-@pytest.mark.parametrize("door", ["portable", "native"])
+@pytest.mark.parametrize("door", first_short(["portable", "native"]))
 def test_what_a_stream_looks_up_is_not_of_the_job_that_is_open(ways, door):
     with ways.lake.job("j"):
         rows = ways.lake.table("db.a").scan().to_arrow().to_pylist()
@@ -58,7 +59,9 @@ def test_what_a_stream_looks_up_is_not_of_the_job_that_is_open(ways, door):
 
 @pytest.mark.parametrize(
     ("door", "action", "is_known"),
-    [("portable", "collect", True), ("portable", "toPandas", False), ("native", "toPandas", True)],
+    first_short(
+        [("portable", "collect", True), ("portable", "toPandas", False), ("native", "toPandas", True)]
+    ),
 )
 def test_what_a_job_reads_is_not_of_the_batch_whose_function_runs(ways, door, action, is_known):
     begun, read = threading.Event(), threading.Event()

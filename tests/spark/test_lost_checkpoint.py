@@ -76,6 +76,7 @@ def patient(events):
     return events.dropDuplicates(["k"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("taken_out", [pytest.param(False, marks=pytest.mark.long), True])
 def test_state_is_made_again_of_expired_snapshots_only_if_all_rows_are_left(lake, warehouse, taken_out):
     events = lake.table("db.events")
@@ -116,6 +117,7 @@ def test_files_have_no_position_to_go_on_from(lake, warehouse, tmp_path):
     assert rows_of(lake, "db.copies") == [1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["offsets", "all"])
 def test_a_batch_whose_checkpoint_is_removed_while_it_runs_comes_once(lake, warehouse, tmp_path, what):
     """It was committed without saying how far it had read, and its job could not go on without doubling or losing rows."""

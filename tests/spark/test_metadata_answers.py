@@ -11,6 +11,7 @@ import pytest
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry
 from anabranch.spark.native import scan_builder
 from anabranch.spark.native.compiled import NotCompiledError
+from tests.support.lengths import first_short
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
 COLUMNS = "id BIGINT, p INT, q STRING, d DATE, m DECIMAL(20, 3), t TIMESTAMP(3), c TIME(3), b BOOLEAN, f DOUBLE, s STRING, r ROW<x INT>"
@@ -90,7 +91,7 @@ def test_answers_are_those_of_the_rows_and_no_file_is_opened(spark, named, wareh
     assert read.count() == 20
 
 
-@pytest.mark.parametrize("text", OTHERS)
+@pytest.mark.parametrize("text", first_short(OTHERS, 5))
 def test_other_queries_read(spark, named, text):
     frame = spark.sql(text.format(t=named))
     assert "answered" not in plan_of(frame)

@@ -89,6 +89,7 @@ def hunt(spark, seed, folder, count):
     check(spark, v2_frame(spark, scan), scan, asked[-few:], names)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_two_hundred_cases(interpreting, tmp_path, seed):
     hunt(interpreting, seed, tmp_path, 40)

@@ -75,6 +75,7 @@ def test_a_session_made_from_an_attached_one_has_its_catalogs(spark, place, tabl
     assert portable() == []
 
 
+@pytest.mark.long
 def test_sessions_made_while_another_thread_adds_catalogs(spark, place, table, caplog):
     first = anabranch.spark.attach(spark.newSession(), place, catalog="meanwhile")
     over = threading.Event()

@@ -112,6 +112,7 @@ def test_the_copy_of_the_state_may_be_behind(lake, tmp_path):
     assert "once more" in ways["firsts"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "jobs", [pytest.param((copies, firsts), id="two"), pytest.param(JOBS, id="all", marks=pytest.mark.long)]
 )

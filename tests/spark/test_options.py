@@ -20,6 +20,7 @@ from anabranch.spark.lineage.stream_lineage import batch_origin, batch_sources
 from anabranch.spark.source.batch import BatchWriter
 from anabranch.spark.source.data_source import AnabranchSource, source_with
 from anabranch.spark.source.stream_writer import StreamWriter
+from tests.support.lengths import first_short
 from tests.support.tables import make_table
 
 
@@ -185,7 +186,7 @@ def test_a_missing_java_is_said_before_spark_is_started(tmp_path, monkeypatch):
         anabranch.spark.session(str(tmp_path), remote="local[2]")
 
 
-@pytest.mark.parametrize("module", ["grpc", "grpc_status"])
+@pytest.mark.parametrize("module", first_short(["grpc", "grpc_status"]))
 def test_without_what_connect_needs_a_program_that_is_no_file_fails_with_words(tmp_path, module):
     """Spark takes such a program for its own documentation's tests, and ends it as if all were well."""
     program = (

@@ -46,6 +46,7 @@ def all_of(spark, frame, checkpoint):
     return spark.table(name).collect(), query.recentProgress
 
 
+@pytest.mark.long
 def test_rows_in_windows_and_late_rows_are_the_rows_of_the_table(spark, lake, tmp_path):
     # Spark's own withWatermark takes instants only; here the event time may be a TIMESTAMP as well.
     filled(lake, EVENTS.replace("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP(3)"))

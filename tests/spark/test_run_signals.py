@@ -46,6 +46,7 @@ def with_tables(folder):
     return lake
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "ask",

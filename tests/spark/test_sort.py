@@ -86,6 +86,7 @@ def share_read(table, filter):
     return table.scan(filter).plan().files.height / table.scan().plan().files.height
 
 
+@pytest.mark.long
 def test_a_large_partition_is_sorted_by_many_tasks(table, divided):
     for start in range(0, 3000, 1000):
         table.append(some_rows(start, 1000))

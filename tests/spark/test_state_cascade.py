@@ -226,6 +226,7 @@ def test_where_state_cannot_be_had_nothing_is_published_unless_that_is_accepted(
     assert _ways_in_commits(lake, "db.firsts") == ["empty"]
 
 
+@pytest.mark.long
 def test_state_is_kept_for_a_tag_and_released_with_it(spark, lake, warehouse):
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "1")
     kept = Path(warehouse) / "_checkpoints" / "firsts" / "anabranch" / "kept"

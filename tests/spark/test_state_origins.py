@@ -155,6 +155,7 @@ def long(*kinds):
     return [pytest.param(what, marks=pytest.mark.long) for what in kinds]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "is_expired", [True, pytest.param(False, marks=pytest.mark.long)], ids=["expired", "there"]
 )

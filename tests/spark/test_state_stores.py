@@ -125,6 +125,7 @@ def parts(rows):
     return rows.select("k").dropDuplicates(["k"])
 
 
+@pytest.mark.long
 def test_a_tag_may_lie_inside_a_snapshot_of_a_source(lake, warehouse):
     table = lake.create_table("db.parts", "k BIGINT, p BIGINT", partition_by=["p"])
     table.append([{"k": 1, "p": 1}, {"k": 1, "p": 2}, {"k": 2, "p": 2}, {"k": 3, "p": 3}])

@@ -169,6 +169,7 @@ def test_rebuilt_from_topics_where_the_operators_have_changed(world, name):
     assert world.rows(right.sink) == world.answer(right.sink)
 
 
+@pytest.mark.long
 def test_nothing_is_published_without_records_that_are_gone(world):
     world.options["failOnDataLoss"] = "false"  # is about what a running query may skip, not about corrections
     world.spoil([world.windows()], [world.windows(factor=1000)], "db.windows")

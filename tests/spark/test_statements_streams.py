@@ -8,6 +8,7 @@ import anabranch
 import anabranch.spark
 from tests.spark.statements import Rows, run
 from tests.support.broker import kafka_broker
+from tests.support.lengths import first_short
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +54,9 @@ def defined(lake, broker, **more):
     return topic
 
 
-@pytest.mark.parametrize("target", [PAIMON_TABLE, PLAIN_TABLE], ids=["own watermark", "of the topic"])
+@pytest.mark.parametrize(
+    "target", first_short([PAIMON_TABLE, PLAIN_TABLE]), ids=["own watermark", "of the topic"]
+)
 def test_from_a_topic_to_a_bounded_stream(lake, broker, target, tmp_path):
     topic = defined(lake, broker, **{"dead-letter.table": "default.rejected"})
     lake.sql(target)

@@ -175,6 +175,7 @@ def test_a_repeated_batch_is_found_and_its_files_are_removed(tables, stream, tmp
     assert set(dst.context.storage.list("bucket-0")) == files
 
 
+@pytest.mark.long
 def test_a_batch_is_known_also_if_a_dying_driver_went_on_to_the_next(tables, stream, tmp_path):
     src, dst = tables
     for i in range(3):

@@ -48,6 +48,7 @@ def unknown_files(table):
     return {info.path for info in found} - {path for t in snapshots for path in live_files(t)}
 
 
+@pytest.mark.long
 def test_a_queue_is_compacted_while_a_stream_writes_it(lake, warehouse, spark, tmp_path):
     src = lake.create_table("db.src", SCHEMA)
     queue = lake.create_table("db.queue", SCHEMA, options={**SMALL, "bucket": "1"})

@@ -149,6 +149,7 @@ def test_a_read_that_says_where_it_begins_says_all_of_that_itself(tmp_path):
     assert begins_at(scan__snapshot_id=3) == 2
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_query_begins_with_a_savepoint_whose_snapshot_has_expired(lake, stream):
     src, dst = (lake.create_table(name, "id BIGINT NOT NULL, v STRING") for name in ("db.src", "db.dst"))

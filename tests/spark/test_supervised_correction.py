@@ -94,6 +94,7 @@ def supervised(lake, jobs=JOBS):
         found.thread.join(PATIENCE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "is_taken_back",
     [False, pytest.param(True, marks=pytest.mark.long)],

@@ -91,6 +91,7 @@ def test_batch_writes_take_the_slowest_source(spark, lake, writing):
         by_source.append(spark.sql("SELECT 1L AS id, array('a') AS _source"))
 
 
+@pytest.mark.long
 def test_a_stream_is_never_ahead_of_the_table_it_reads_nor_behind_when_it_ends(lake, run):
     source, target = lake.create_table("db.src", COLUMNS), lake.create_table("db.dst", COLUMNS)
     by_source = source.with_options(BY_SOURCE)
@@ -104,6 +105,7 @@ def test_a_stream_is_never_ahead_of_the_table_it_reads_nor_behind_when_it_ends(l
     assert recorded(target) == [95_000, 195_000, 245_000]
 
 
+@pytest.mark.long
 def test_a_stream_has_sources_of_its_own_and_a_repeated_batch_changes_nothing(lake, run, tmp_path):
     source = lake.create_table("db.src", "id BIGINT, ts TIMESTAMP(6), _source STRING")
     target = lake.create_table("db.dst", COLUMNS)

@@ -64,6 +64,7 @@ def test_one_forked_after_it_says_so(local):
     assert done.stdout.endswith("1 rows in the parent\n")
 
 
+@pytest.mark.long
 @pytest.mark.s3
 def test_one_forked_after_a_request_to_an_object_store_says_so(s3_server):
     url = s3_server.new_url()

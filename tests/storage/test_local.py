@@ -17,6 +17,7 @@ from anabranch.arrow.files import open_file, open_whole
 from anabranch.errors import NotFoundError, StorageError, UnreadableFileError
 from anabranch.storage import files, open_storage
 from anabranch.storage.local import LocalStorage
+from tests.support.lengths import first_short
 
 STRACE = shutil.which("strace")
 CAN_TRACE = (
@@ -145,7 +146,7 @@ MORE_MOMENTS = {
 
 
 @needs_strace
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("write", first_short(WRITES, 5))
 @pytest.mark.parametrize(
     "moment", [*MOMENTS, *(pytest.param(name, marks=pytest.mark.long) for name in MORE_MOMENTS)]
 )

@@ -13,6 +13,7 @@ import pytest
 import anabranch
 from anabranch.long_work import Step, progress, step
 from tests.support.clock import Clock
+from tests.support.lengths import first_short
 
 
 class Quick(Clock):
@@ -113,7 +114,7 @@ def test_steps_inside_of_steps_and_errors():
     assert lines[-1] == ""
 
 
-@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("as_json", first_short([False, True]))
 def test_ctrl_c_leaves_nothing_and_says_so(table, as_json):
     folder = Path(table.context.storage.url.removeprefix("file://"))
     table.append([{"id": 1, "dt": "a"}])

@@ -14,6 +14,7 @@ from anabranch.jobs.lease import Wanted
 from anabranch.jobs.status import Activity, JobStatus, State
 from anabranch.jobs.taking import take
 from anabranch.storage.open import open_storage
+from tests.support.lengths import first_short
 from tests.ui import shop
 from tests.ui.browser import accessibility, browsing, fits, settle, show, visiting
 from tests.ui.client import OF_TABLE, Client
@@ -158,7 +159,7 @@ def check(found, case, file):
         assert "problem" not in facts or (table == T and "facts" in case.refused), facts
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", first_short(CASES, 12))
 def test_one_damaged_file_takes_away_only_what_needs_it(whole, tmp_path, name):
     case = CASES[name]
     file = damaged(whole, tmp_path, case, WAYS["garbage"])

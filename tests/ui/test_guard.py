@@ -247,6 +247,7 @@ def test_who_opens_many_connections_shuts_out_nobody(client):
         assert idle[-1].recv(12) == b"HTTP/1.1 200"
 
 
+@pytest.mark.long
 def test_a_request_that_never_ends_is_not_waited_for(warehouse, monkeypatch):
     """Nor does a little now and then lengthen the time."""
     from anabranch.ui import connections, serve
