@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import anabranch
 
 TEXT = "Köln \U0001f600"
 
 
+@pytest.mark.long
 def test_output_in_an_encoding_that_lacks_characters(tmp_path):
     table = anabranch.connect(str(tmp_path)).create_table("db.t", "v STRING")
     table.append([{"v": TEXT}])

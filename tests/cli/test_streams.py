@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import anabranch
+from tests.support.lengths import first_short
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
@@ -41,7 +42,7 @@ def ids(table):
     return [row["id"] for row in table.scan().to_arrow().to_pylist()]
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", first_short([">&-", "2>&-", "<&- >&- 2>&-"]))
 def test_closed_streams_lead_nowhere(shell, table, closed):
     done = shell("append db.t one.csv", closed)
     assert (done.returncode, done.stderr) == (0, "")
@@ -92,7 +93,8 @@ def test_work_goes_on_to_its_end_where_its_output_is_lost_on_the_way(shell, tabl
 
 @needs_full
 @pytest.mark.parametrize(
-    "words", ["read db.t", "read db.t --json", "read -h", "remove-orphan-files db.t --dry-run"]
+    "words",
+    first_short(["read db.t", "read db.t --json", "read -h", "remove-orphan-files db.t --dry-run"], 2),
 )
 def test_output_that_is_not_all_there_is_told(shell, table, words):
     table.append([{"id": 1}])
@@ -102,6 +104,7 @@ def test_output_that_is_not_all_there_is_told(shell, table, words):
     assert "what was printed is not all" in done.stderr
 
 
+@pytest.mark.long
 @needs_full
 def test_a_full_standard_error_changes_nothing(shell, table):
     done = shell("append db.t one.csv --stats", "2> /dev/full")

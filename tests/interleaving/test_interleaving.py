@@ -5,6 +5,7 @@ import pytest
 from anabranch.kernel.refs import tags
 from tests.interleaving.pairs import Pair, beginning, tried
 from tests.interleaving.works import ALL
+from tests.support.lengths import first_short
 
 SHORT = [
     ("append_to_new", "create_branch"),
@@ -27,7 +28,7 @@ def in_one_thread(monkeypatch):
         monkeypatch.setattr(module, "ThreadPoolExecutor", pools.Inline)
 
 
-@pytest.mark.parametrize(("one", "other"), SHORT)
+@pytest.mark.parametrize(("one", "other"), first_short(SHORT, 3))
 def test_two_works_at_a_time(one, other):
     number, wrong = tried(one, other, MOST)
     assert number

@@ -10,6 +10,7 @@ import pytest
 import anabranch
 from anabranch.errors import AnabranchError, CommitOutcomeUnknownError
 from tests.support.faults import Fault, FaultyStorage, kill, lose_answer, lose_request, no_space
+from tests.support.lengths import first_short
 from tests.support.processes import forking
 from tests.support.tables import ids_of, make_table, rows
 
@@ -102,7 +103,9 @@ def _nothing(path):
     return None
 
 
-@pytest.mark.parametrize("fault", [lose_answer, lose_request, no_space], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fault", first_short([lose_answer, lose_request, no_space]), ids=lambda f: f.__name__
+)
 def test_an_error_at_every_storage_call(tmp_path, fault):
     calls = [*_calls_of_an_append(tmp_path)]
     url = tmp_path / "lake"

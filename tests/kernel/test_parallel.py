@@ -13,6 +13,7 @@ from anabranch.storage.memory import MemoryStorage
 from tests.support.faults import FaultyStorage, run
 
 
+@pytest.mark.long
 def test_requests_within_requests_take_a_bounded_number_of_threads():
     """Containers allow a process some thousand threads."""
     far = FaultyStorage(MemoryStorage(), is_far=True)

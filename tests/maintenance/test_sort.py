@@ -147,7 +147,7 @@ def expire_all(table):
 
 @pytest.mark.parametrize(
     "meanwhile",
-    [
+    first_short([
         lambda table: table.sort_compact(["b", "a"]),
         lambda table: table.sort_compact(["a", "b"], "hilbert"),
         lambda table: table.with_options({"target-file-size": "8 kb"}).sort_compact(["a", "b"]),
@@ -156,7 +156,7 @@ def expire_all(table):
         lambda table: table.alter().set_option("target-file-size", "8 kb").apply(),
         lambda table: table.alter().rename_column("a", "x").rename_column("b", "a").rename_column("x", "b").apply(),
         expire_all,
-    ],
+    ], 3),
     ids=["columns", "strategy", "size", "overwrite", "append", "option", "renaming", "expiry"],
 )  # fmt: skip
 def test_what_was_sorted_otherwise_or_changed_since_is_sorted_again(meanwhile):
@@ -213,7 +213,7 @@ def _foreign():
         yield pytest.param(path.parent.parent, id=f"{writer}-{case}", marks=marks)
 
 
-@pytest.mark.parametrize("folder", [*_foreign()])
+@pytest.mark.parametrize("folder", first_short(_foreign(), 4))
 def test_tables_that_others_wrote_keep_their_rows(folder, tmp_path):
     case = json.loads((folder / "expected" / "case.json").read_text())
     shutil.copytree(folder / "warehouse", tmp_path / "w")

@@ -233,6 +233,7 @@ def elsewhere(spark):
     return "anabranch-elsewhere"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_without_the_session_a_helper_waits_for_the_end(spark, warehouse, table, tmp_path, elsewhere):
     reader = spark.readStream.format(elsewhere).options(warehouse=warehouse)

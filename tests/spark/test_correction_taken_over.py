@@ -54,6 +54,7 @@ def silent(warehouse):
     board.write(replace(record, status=replace(record.status, state=State.STOPPED)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", first_short(["append", "overwrite"]))
 def test_its_rows_come_once_and_are_those_of_the_one_that_published(spark, warehouse, mode):
     lake = anabranch.connect(warehouse, spark=spark)

@@ -10,6 +10,7 @@ import anabranch.spark
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.lineage import plans
 from anabranch.spark.lineage.plan_inputs import found_in
+from tests.support.lengths import first_short
 from tests.support.tables import make_table, rows
 
 pytestmark = pytest.mark.spark
@@ -61,7 +62,9 @@ def test_nor_where_the_driver_looks_at_what_a_statement_read(session, packed, tm
     assert "describe no scan" in found.problems[0]
 
 
-@pytest.mark.parametrize("name", ["plugin.library.paths", "sasl.kerberos.kinit.cmd", "SSL.engine.location"])
+@pytest.mark.parametrize(
+    "name", first_short(["plugin.library.paths", "sasl.kerberos.kinit.cmd", "SSL.engine.location"])
+)
 def test_an_option_of_kafka_runs_no_program_and_loads_no_library(session, tmp_path, name):
     statement = (
         "CREATE TEMPORARY VIEW topic USING `anabranch-kafka` OPTIONS (`kafka.bootstrap.servers` 'localhost:1', "

@@ -78,6 +78,7 @@ BY_TYPE = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[] if kind == "VARCHAR(30)" else pytest.mark.long) for kind in BY_TYPE]
 )

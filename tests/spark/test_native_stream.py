@@ -249,7 +249,7 @@ def test_a_stream_in_event_time_is_read_natively_with_the_watermark_of_each_batc
 
 
 @pytest.mark.parametrize("kind", first_short(["TIMESTAMP_LTZ(3)", "STRING"]))
-@pytest.mark.parametrize("name", ["_watermark", "_WaterMark"])
+@pytest.mark.parametrize("name", first_short(["_watermark", "_WaterMark"]))
 def test_a_column_of_the_table_that_is_called_as_the_watermark(doors, lake, run, name, kind):
     value = "mine" if kind == "STRING" else datetime(2024, 1, 1, tzinfo=UTC)
     lake.drop_table("db.own", if_exists=True)

@@ -66,6 +66,7 @@ def rows_of(lake, title):
     return sorted(row["k"] for row in lake.table(title).scan().to_arrow().to_pylist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "store", [pytest.param(name, marks=() if name == "ids" else pytest.mark.long) for name in STORES]
 )

@@ -43,6 +43,7 @@ def job(function, name, sink, sources, **how):
     return anabranch.job(name, sources=sources, sink=sink, **how)(function)
 
 
+@pytest.mark.long
 def test_rows_of_windows_and_totals_are_made_of_what_the_state_held(lake, spark):
     orders = lake.create_table(
         "db.orders",

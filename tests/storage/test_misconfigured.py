@@ -11,6 +11,7 @@ import pytest
 import anabranch
 from anabranch.errors import NotFoundError, StorageError
 from anabranch.storage import open_storage
+from tests.support.lengths import first_short
 
 XML = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{}</Code><Message>{}</Message></Error>'
 QUICK = {"s3.retries": "1", "s3.connect-timeout": "1 s", "s3.timeout": "1 s"}
@@ -93,27 +94,42 @@ def test_a_real_server(s3_server, call, change, cause, hint):
 @CALLS
 @pytest.mark.parametrize(
     ("answer", "cause", "hint"),
-    [
-        ((503, "SlowDown", "Please reduce your request rate."), "asks for fewer requests", "s3.retries"),
-        (
-            (500, "InternalError", "We encountered an internal error."),
-            "a trouble of its own",
-            "try again later",
-        ),
-        ((403, "RequestTimeTooSkewed", "The difference is too large."), "the clock of this machine", "clock"),
-        (
-            (400, "AuthorizationHeaderMalformed", "the region 'us-east-1' is wrong; expecting 'eu-north-1'"),
-            "the bucket lies in the region eu-north-1",
-            "s3.region=eu-north-1",
-        ),
-        ((403, "AccessDenied", "Access Denied"), "the store does not allow it", "write and delete"),
-        (
-            (400, "ExpiredToken", "The provided token has expired."),
-            "the session token has expired",
-            "aws sso",
-        ),
-        ((404, "NoSuchBucket", "The specified bucket does not exist"), "there is no such bucket", "create"),
-    ],
+    first_short(
+        [
+            ((503, "SlowDown", "Please reduce your request rate."), "asks for fewer requests", "s3.retries"),
+            (
+                (500, "InternalError", "We encountered an internal error."),
+                "a trouble of its own",
+                "try again later",
+            ),
+            (
+                (403, "RequestTimeTooSkewed", "The difference is too large."),
+                "the clock of this machine",
+                "clock",
+            ),
+            (
+                (
+                    400,
+                    "AuthorizationHeaderMalformed",
+                    "the region 'us-east-1' is wrong; expecting 'eu-north-1'",
+                ),
+                "the bucket lies in the region eu-north-1",
+                "s3.region=eu-north-1",
+            ),
+            ((403, "AccessDenied", "Access Denied"), "the store does not allow it", "write and delete"),
+            (
+                (400, "ExpiredToken", "The provided token has expired."),
+                "the session token has expired",
+                "aws sso",
+            ),
+            (
+                (404, "NoSuchBucket", "The specified bucket does not exist"),
+                "there is no such bucket",
+                "create",
+            ),
+        ],
+        8,
+    ),
 )
 def test_what_servers_say(call, answer, cause, hint):
     with answering(*answer) as endpoint:

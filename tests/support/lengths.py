@@ -5,9 +5,16 @@ from typing import Any
 
 import pytest
 
+_Param = type(pytest.param())
+
 
 def first_short(cases: Iterable[Any], count: int = 1) -> list[Any]:
     """Return the cases for `parametrize`, of which all but the first `count` are long ones."""
     found = list(cases)
-    rest = (case if isinstance(case, tuple) else (case,) for case in found[count:])
-    return [*found[:count], *(pytest.param(*case, marks=pytest.mark.long) for case in rest)]
+    return [*found[:count], *map(_long, found[count:])]
+
+
+def _long(case: Any) -> Any:
+    if isinstance(case, _Param):
+        return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.long])
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)

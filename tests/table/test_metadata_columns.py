@@ -8,6 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import SchemaError
+from tests.support.lengths import first_short
 from tests.support.tables import make_table, rows
 
 ALL = ["_file", "_row_position", "_partition", "_bucket", "_snapshot_added", "_commit_time"]
@@ -52,7 +53,8 @@ def test_each_row_is_where_they_say(table):
 
 
 @pytest.mark.parametrize(
-    "asked", [["_row_position"], ["_row_position", "id", "_file"], ["_file"], ["_bucket", "v"]]
+    "asked",
+    first_short([["_row_position"], ["_row_position", "id", "_file"], ["_file"], ["_bucket", "v"]], 8),
 )
 @pytest.mark.parametrize(
     "filter", [None, "id >= 15", "v = 'v3'", "dt = DATE '2026-01-02' AND id < 3", "id < 0"]

@@ -159,7 +159,7 @@ def check(found, case, file):
         assert "problem" not in facts or (table == T and "facts" in case.refused), facts
 
 
-@pytest.mark.parametrize("name", first_short(CASES, 12))
+@pytest.mark.parametrize("name", first_short(CASES, 6))
 def test_one_damaged_file_takes_away_only_what_needs_it(whole, tmp_path, name):
     case = CASES[name]
     file = damaged(whole, tmp_path, case, WAYS["garbage"])
