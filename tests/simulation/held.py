@@ -103,20 +103,19 @@ class Held:
                 raise Violation(f"{change.by.act} removed snapshot {entry.id}, which consumer {name} wants")
 
     def _untagged(self, path, change):
-        """A tag went, or was set aside to be looked at."""
+        """A tag went, or was set aside to be looked at: by whoever may remove it, that is as good as removed."""
         folder, _, name = path.rpartition("/tag-")
-        if name.startswith(_GOING):
-            # Looked at, it goes, unless it was put back before.
+        if name.startswith(_GOING):  # looked at, it goes, unless it was put back before
             path = f"{folder}/tag-{name.split('-', 8)[8]}"
             if path in self.world.store.objects:
                 return
-        elif self._set_aside(folder, name):
-            return
         act = act_of(change)
-        if path in self.tags and act is not None:
-            if not act.may_untag(path, self.tags[path], self.world):
-                raise Violation(f"{act} removed {path}")
+        if path not in self.tags or act is None:
+            return
+        if act.may_untag(path, self.tags[path], self.world):
             del self.tags[path]
+        elif not self._set_aside(folder, name):
+            raise Violation(f"{act} removed {path}")
 
     def is_some_tag_set_aside(self):
         """Whether a process died before it looked at a tag that it had set aside."""
