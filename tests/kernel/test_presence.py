@@ -343,6 +343,87 @@ def test_a_rollback_whose_hold_was_let_go_is_not_acknowledged(table, clock):
     assert ids_of(through(table)) == [0, 1, 2]
 
 
+def _late_and_dead(table, clock):
+    """Roll back to 2, so late that what it brings back has expired, and die right after the put of 6."""
+    table.append(rows(1, 2))
+    for row in (3, 4, 5):
+        table.overwrite(rows(row, 1))
+
+    def sleeps(path):
+        let_go(table, clock)(path)
+        table.expire_snapshots(retain_max=2, older_than=clock.now)
+
+    late = run("before", "put_if_absent", sleeps, where="*snapshot-6")
+    with pytest.raises(Died):
+        through(table, late, run("after", "put_if_absent", die, where="*snapshot-6")).rollback(2)
+
+
+def test_a_rollback_that_died_before_it_looked_is_taken_back_by_the_next_commit(table, clock):
+    _late_and_dead(table, clock)
+    found = through(table)
+    assert found.append(rows(9, 1)).id == 6
+    assert ids_of(found) == [5, 9]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_of_two_commits_that_take_such_a_rollback_back_one_does(table, clock, when):
+    """It goes by its number, which is the other one's as soon as it has gone."""
+    _late_and_dead(table, clock)
+    told = []
+
+    def other(path):
+        try:
+            told.append(through(table).append(rows(9, 1)).id)
+        except anabranch.CommitRetriesExhaustedError as error:
+            told.append(error.message)
+
+    slow = through(table, run(when, "delete", other, where="*snapshot-6"))
+    assert slow.append(rows(8, 1)).id == (6 if when == "before" else 7)
+    if when == "before":
+        assert "snapshot 6, a rollback that died" in told[0]
+        assert ids_of(through(table)) == [5, 8]
+    else:
+        assert told == [6]
+        assert ids_of(through(table)) == [5, 8, 9]
+
+
+def test_where_who_takes_such_a_rollback_back_dies_too_it_is_said_what_to_do(table, clock):
+    _late_and_dead(table, clock)
+    with pytest.raises(Died):
+        through(table, run("before", "delete", die, where="*snapshot-6")).append(rows(8, 1))
+    with pytest.raises(anabranch.CommitRetriesExhaustedError, match="roll back to 5 with 'destructive'"):
+        through(table).append(rows(9, 1))
+    through(table).rollback(5, destructive=True)
+    through(table).append(rows(9, 1))
+    assert ids_of(through(table)) == [5, 9]
+
+
+def test_a_rollback_with_its_pin_is_not_looked_at(table, clock):
+    """Nor is one whose pin went with all that was older, as another engine's expiry leaves it."""
+    table.append(rows(1, 2))
+    table.overwrite(rows(3, 1))
+    table.rollback(2)
+    storage = FaultyStorage(table.context.storage)
+    anabranch.Table(replace(table.context, storage=storage)).append(rows(9, 1))
+    asked = [call for call in storage.calls if call.name == "exists" and "rollback" in call.path]
+    assert len(asked) == 1
+    storage.forget_calls()
+    anabranch.Table(replace(table.context, storage=storage)).append(rows(10, 1))
+    assert not [call for call in storage.calls if "rollback" in call.path]
+
+
+def test_a_rollback_that_is_all_there_is_left_stays(table, clock):
+    """Its pins went with all that was older, as after another engine's expiry; a file was deleted by hand."""
+    table.append(rows(1, 2))
+    table.overwrite(rows(3, 1))
+    table.rollback(2)
+    let_go(table, clock)("")
+    for number in (1, 2, 3):
+        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    table.context.storage.delete(min(files_of(table)))
+    assert through(table).append(rows(9, 1)).id == 5
+
+
 def test_what_others_build_on_in_the_moment_it_is_taken_back_stays(table, clock):
     """The newest when it was looked at, and no longer when it is removed: history has no hole."""
     table.append(rows(1, 2))

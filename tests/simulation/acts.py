@@ -88,7 +88,8 @@ class Act:
         return False
 
     def may_remove_newest(self, entry):
-        return False
+        """Who commits takes back a rollback whose writer died before it looked, and of which files are gone."""
+        return isinstance(entry.act, SoftRollback) and not entry.act.is_acknowledged and entry.is_unsettled
 
     def may_remove_oldest(self, entry):
         return False

@@ -25,6 +25,8 @@ from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
+from anabranch.kernel.log.rollback_pins import is_pinned
 
 _SAFE_MILLIS = 3_600_000
 """A 24th of the default grace period of orphan cleaning."""
@@ -92,10 +94,12 @@ def lost_files_of(context: TableContext, snapshot: Snapshot) -> tuple[list[str],
 
 
 def take_back(context: TableContext, snapshot: Snapshot) -> bool:
-    """Remove a snapshot whose files are gone if it is the newest; False if others built on it."""
+    """Remove a snapshot whose files are gone if it is the newest; False if others built on it, or take it back."""
     snapshots = context.snapshots
     newest = snapshots.head(snapshot)
     if newest is None or newest.stamp != snapshot.stamp:
+        return False
+    if ROLLBACK_PROPERTY in snapshot.properties and not _claim(context, snapshot):
         return False
     if not delete_snapshot(context, snapshot):
         return True  # it was rolled back, and its number may be another one's by now
@@ -108,6 +112,30 @@ def take_back(context: TableContext, snapshot: Snapshot) -> bool:
     if snapshots.hinted_id() == snapshot.id:
         snapshots.take_back_hint(snapshot.id - 1)
     return True
+
+
+def _claim(context: TableContext, snapshot: Snapshot) -> bool:
+    """Claim the removal of a rollback, which everybody takes back who finds it; False if somebody else has.
+
+    It goes by its number, which is somebody else's as soon as it has gone: so only one process may ever remove it.
+    """
+    path = context.layout.branch_file_path(f"ledger/taken-back-{snapshot.stamp}")
+    return context.storage.put_if_absent(path, context.runtime.ids.uuid().encode())
+
+
+def is_late_rollback(context: TableContext, newest: Snapshot) -> bool:
+    """Whether the newest snapshot is a rollback that nobody was told of, and what it brings back is gone.
+
+    Its writer slept until its pin was taken for one of a killed rollback, put it, and died before it looked for its
+    files. One that was acknowledged has a pin as long as an older snapshot is left. A file that an expiry deletes even
+    later, when it stood still as well, is not found. Asks nothing of the store unless the newest is a rollback.
+    """
+    if ROLLBACK_PROPERTY not in newest.properties or is_pinned(context, newest.commit_user):
+        return False
+    if context.is_forked(newest) or context.snapshots.find(newest.id - 1) is None:
+        return False
+    lost, _ = lost_files_of(context, newest)
+    return bool(lost)
 
 
 def lost_conflict(context: TableContext, lost: Sequence[str], total: int) -> Conflict:

@@ -39,7 +39,12 @@ from anabranch.kernel.commit.base import Action, Base, Change, Conflict
 from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict, stored_schema_conflict
 from anabranch.kernel.commit.in_history import stays_in_history
 from anabranch.kernel.commit.leftovers import displace, withdraw
-from anabranch.kernel.commit.presence import lost_conflict, lost_files_of, take_back
+from anabranch.kernel.commit.presence import (
+    is_late_rollback,
+    lost_conflict,
+    lost_files_of,
+    take_back,
+)
 from anabranch.kernel.commit.watermark import Claim
 from anabranch.kernel.log.branch_log import check_still_there
 from anabranch.kernel.log.context import TableContext
@@ -50,6 +55,11 @@ from anabranch.kernel.log.seals import check_open
 from anabranch.options import COMMIT_MAX_RETRIES, COMMIT_MAX_RETRY_WAIT, COMMIT_MIN_RETRY_WAIT, COMMIT_TIMEOUT
 
 _FRESH_MILLIS: Final = 2_000
+
+_BEING_TAKEN_BACK: Final = (
+    "snapshot {}, a rollback that died, lacks files and is being taken back; where it stays, whoever did so died too: "
+    "roll back to {} with 'destructive'"
+)
 
 NOT_PUBLISHED = (
     *(CommitConflictError, CommitRetriesExhaustedError, SealedBranchError),
@@ -186,6 +196,12 @@ def _commit(
             if snapshot is None or not _took_back(context, request.identity, snapshot):
                 attempts.is_published = True  # by somebody else, who may have built on versions put here
                 return Committed(snapshot, repeated=True)
+            head = None
+            continue
+        if head is not None and is_late_rollback(context, head):
+            if not take_back(context, head):
+                patience = patience or _Patience(context, base.schema.options)
+                patience.wait(progress=False, reason=_BEING_TAKEN_BACK.format(head.id, head.id - 1))
             head = None
             continue
         snapshot = _prepared(base, request.action, attempts)

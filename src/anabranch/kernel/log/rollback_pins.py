@@ -52,6 +52,12 @@ def pin_target(context: TableContext, target: Snapshot, user: str) -> str | None
     return context.layout.tag_path(_target_name(user))
 
 
+def is_pinned(context: TableContext, user: str) -> bool:
+    """Whether one of the pins of the rollback by this commit user is there."""
+    paths = [context.layout.tag_path(name) for name in (_result_name(user), _target_name(user))]
+    return any(context.storage.exists(path) for path in paths)
+
+
 def is_removal_pinned(context: TableContext, target: Snapshot) -> bool:
     """Whether a destructive rollback is still known to be under way; after a day its pin is taken for one of a killed rollback."""
     return context.storage.exists(context.layout.tag_path(_target_name(target.stamp)))
