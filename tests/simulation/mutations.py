@@ -198,6 +198,16 @@ def replacements_do_not_look_whether_the_branch_is_there():
     sealing.check_still_the_same = lambda branch: None
 
 
+@mutation("others", 601005, 1)
+def what_lies_below_another_engines_snapshot_is_history():
+    from anabranch.kernel.commit import in_history
+    from anabranch.kernel.log import ledger
+
+    rollbacks_and_expiries_do_not_look_for_each_other()
+    in_history.has_taken_over = lambda manifests, newer, older: None
+    ledger.is_built_on = lambda manifests, newer, older: True
+
+
 @mutation("references", 4001100, 1)
 def a_rollback_says_why_a_number_is_gone_that_was_used_again():
     from anabranch.kernel.log import snapshot_log
