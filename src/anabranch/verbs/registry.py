@@ -8,6 +8,7 @@ from typing import Any, get_args
 from anabranch.errors import InvalidInputError, NotFoundError, nearest
 from anabranch.verbs import (
     branches,
+    checking,
     comparing,
     corrections,
     groups,
@@ -24,7 +25,20 @@ from anabranch.verbs.verb import VERBS, Group, Verb
 
 __all__ = ["MODULES", "PROCEDURES", "VERBS", "call", "in_order", "procedure"]
 
-MODULES = (tables, rows, branches, comparing, moments, jobs, corrections, groups, lineage, upkeep, machine)
+MODULES = (
+    tables,
+    rows,
+    branches,
+    comparing,
+    moments,
+    jobs,
+    corrections,
+    groups,
+    lineage,
+    upkeep,
+    checking,
+    machine,
+)
 """Where the verbs are, the most used first."""
 PROCEDURES: dict[str, Verb] = {one.sql_name: one for one in VERBS.values() if one.columns is not None}
 

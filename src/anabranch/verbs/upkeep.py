@@ -1,33 +1,25 @@
-"""Verbs that keep tables fast, small and whole: compaction, sorting, expiry, clean-up, health, repair."""
+"""Verbs that keep tables fast and small: compaction, sorting, expiry, clean-up."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from anabranch.errors import AnabranchError, InvalidInputError
-from anabranch.format.text.shell import command_line
 from anabranch.runtime import SYSTEM
 from anabranch.verbs.answer import Answer, Grid, Note, Shown
 from anabranch.verbs.parameters import DryRun, names
-from anabranch.verbs.subject import Each, EachBranch, EachBranchOnSpark, OnBranch, OnSpark, OnTable
-from anabranch.verbs.verb import Called, Confirm, Group, Progress, option, verb
+from anabranch.verbs.subject import Each, EachBranchOnSpark, OnBranch, OnSpark, OnTable
+from anabranch.verbs.upkeep_results import CleaningInfo, CompactionInfo, ExpiryInfo, UpkeepInfo
+from anabranch.verbs.verb import Confirm, Group, option, verb
 
 if TYPE_CHECKING:
-    from anabranch.kernel.expiry.result import Expiry, Tally
-    from anabranch.kernel.repair.found import Problem
-    from anabranch.maintenance.compact import CompactionResult
-    from anabranch.maintenance.maintain import Upkeep
-    from anabranch.maintenance.orphans import Cleaning
     from anabranch.table import Table
 
 UPKEEP: Group = "Upkeep"
 _LOG = logging.getLogger(__name__)
-_MOST_NAMED = 10
-"""Names that are shown of files that are left alone."""
 _COMPACTED = (
     "snapshot_id BIGINT, files_before BIGINT, files_after BIGINT, bytes_before BIGINT, bytes_after BIGINT, "
     "rows BIGINT, given_up BIGINT"
@@ -40,156 +32,6 @@ Partition = Annotated[
 Partitions = Annotated[
     str | None, option("A condition on partition columns; all if left out.", in_command=False)
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionInfo:
-    """Result of compacting one table."""
-
-    table: str
-    snapshot: int | None
-    files_before: int
-    files_after: int
-    bytes_before: int
-    bytes_after: int
-    rows: int
-    given_up: int
-
-    @classmethod
-    def of(cls, table: str, done: CompactionResult) -> CompactionInfo:
-        """Convert the result of a compaction."""
-        return cls(
-            table,
-            None if done.snapshot is None else done.snapshot.id,
-            *(done.files_before, done.files_after, done.bytes_before, done.bytes_after),
-            *(done.rows, done.given_up),
-        )
-
-    @property
-    def row(self) -> tuple[object, ...]:
-        return (
-            *(self.snapshot, self.files_before, self.files_after, self.bytes_before, self.bytes_after),
-            *(self.rows, self.given_up),
-        )
-
-    @property
-    def losses(self) -> Iterator[str]:
-        """Say what was given up."""
-        if self.given_up:
-            yield f"{self.table}: {self.given_up:,} tasks were given up, others rewrote their files meanwhile"
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiryInfo:
-    """Files and references that an expiry removed from one table, or would remove."""
-
-    table: str
-    snapshots: int
-    snapshots_left: int
-    data_files: int
-    metadata_files: int
-    bytes: int
-    removed: Mapping[str, Mapping[str, int]]
-    """Files and bytes by kind."""
-    held: Mapping[str, Mapping[str, int]]
-    """Files kept although their snapshots were removed, by what holds them."""
-    tags: tuple[str, ...]
-    """Tags that were kept long enough."""
-    consumers: tuple[str, ...]
-    """Consumers that had not moved for too long."""
-    states: tuple[str, ...]
-    """State that jobs kept for these tags alone."""
-    dry_run: bool
-
-    @classmethod
-    def of(cls, table: str, done: Expiry) -> ExpiryInfo:
-        """Convert the result of an expiry."""
-        from anabranch.kernel.expiry.candidates import DATA
-
-        data = done.removed[DATA].files if DATA in done.removed else 0
-        return cls(
-            table,
-            *(len(done.snapshots), done.left),
-            *(data, done.files.height - data, int(done.files["bytes"].sum())),
-            *(_counted(done.removed), _counted(done.held)),
-            *(done.tags, done.consumers, done.states),
-            done.dry_run,
-        )
-
-    @property
-    def details(self) -> Iterator[str]:
-        """Say what went besides snapshots, and what is kept."""
-        for kind, gone in (("tags", self.tags), ("consumers", self.consumers), ("state of", self.states)):
-            if gone:
-                yield f"{self.table}: {'would let' if self.dry_run else 'let'} go of {kind} {', '.join(gone)}"
-        for ref, held in self.held.items():
-            yield f"{self.table}: {ref} keeps {held['files']:,} files, {held['bytes']:,} bytes"
-
-
-@dataclass(frozen=True, slots=True)
-class CleaningInfo:
-    """Files that a clean-up of one table moved and purged, or would."""
-
-    table: str
-    run: int | None
-    """Number by which the moved files can be restored."""
-    moved: int
-    moved_bytes: int
-    purged: int
-    purged_bytes: int
-    dry_run: bool
-    foreign: tuple[str, ...]
-    """Files left alone: with names that no engine uses, and linked folders."""
-
-    @classmethod
-    def of(cls, table: str, done: Cleaning) -> CleaningInfo:
-        """Convert the result of a clean-up."""
-        sizes, purged = done.files["bytes"], done.purged
-        return cls(
-            *(table, done.run, len(sizes), int(sizes.sum())),
-            *(purged.files, purged.bytes, done.dry_run, done.foreign),
-        )
-
-    @property
-    def details(self) -> Iterator[str]:
-        """Say how to bring files back, and what is left alone."""
-        if self.moved and not self.dry_run:
-            back = command_line("restore-orphan-files", self.table, "--run", str(self.run))
-            yield f"{self.table}: {back} brings them back"
-        if self.foreign:
-            some = ", ".join(self.foreign[:_MOST_NAMED])
-            left = len(self.foreign) - _MOST_NAMED
-            more = f" and {left:,} more" if left > 0 else ""
-            yield f"{self.table}: left alone, because no engine of the format made them: {some}{more}"
-
-
-@dataclass(frozen=True, slots=True)
-class UpkeepInfo:
-    """Result of the maintenance of one table, or a preview, step by step."""
-
-    table: str
-    compaction: CompactionInfo
-    """For a dry run `files_after` is an estimate, and `bytes_after` 0."""
-    expiry: ExpiryInfo
-    cleaning: CleaningInfo
-    dry_run: bool
-    text: str
-    """Summary in one sentence."""
-    left: tuple[str, ...] = ()
-    """What health would still find afterwards."""
-
-    @classmethod
-    def of(cls, name: str, done: Upkeep) -> UpkeepInfo:
-        """Convert the result of maintenance."""
-        return cls(
-            name,
-            CompactionInfo.of(name, done.compaction),
-            ExpiryInfo.of(name, done.expiry),
-            CleaningInfo.of(name, done.cleaning),
-            done.dry_run,
-            f"{name}: {done}",
-            tuple(finding.why for finding in done.left),
-        )
 
 
 def partition_values(texts: Iterable[str] | None) -> list[dict[str, str]] | None:
@@ -433,88 +275,6 @@ def restore_orphan_files(
     value = {"table": table.name, "run": run, "files": tally.files, "bytes": tally.bytes}
     text = f"brought back {tally.files:,} files, {tally.bytes:,} bytes"
     return Answer(value, text, rows=[(tally.files, tally.bytes)])
-
-
-@verb(
-    UPKEEP,
-    "Table.health",
-    columns="score INT, files BIGINT, small_files BIGINT, snapshots BIGINT, points INT, finding STRING, command STRING",
-)
-def health(tables: EachBranch, *, caller: Called) -> Answer:
-    """Say how a table is: small files, what compaction would gain, and the command that mends it."""
-    found = tables.each(lambda table: table.health())
-    nothing: tuple[Any, ...] = (None, None, None)
-    rows = (
-        (*(one.score, one.files, one.small_files, one.snapshots), *finding)
-        for one in found
-        for finding in [(f.points, f.why, f.command) for f in one.findings] or [nothing]
-    )
-    values = [asdict(one) for one in found]
-    for finding in (finding for value in values for finding in value["findings"]):
-        finding["command"] = finding["command"] and caller.runnable(finding["command"])
-    return Answer(values, *map(str, found), rows=rows)
-
-
-@verb(
-    UPKEEP,
-    "Table.verify",
-    columns="severity STRING, kind STRING, problem STRING, path STRING, branch STRING, snapshot_id BIGINT, "
-    "partition STRING, rows BIGINT, time_millis BIGINT, job STRING, repair STRING",
-)
-def verify(
-    tables: Each,
-    deep: Annotated[bool, option("Also read every data file in full, with its checksums.", "--deep")] = False,
-    *,
-    progress: Progress,
-) -> Answer:
-    """Find what is wrong with a table: history, refs, manifests, missing files. Ends with 1 if anything is."""
-    found = tables.each(lambda table: table.verify(deep, progress))
-    is_well = all(one.ok for one in found)
-    repair = command_line("repair", tables.name, "--dry-run")
-    return Answer(
-        [{**asdict(one), "ok": one.ok} for one in found],
-        *map(str, found),
-        *(() if is_well else (f"{repair} says what can be done",)),
-        rows=(_problem(problem) for one in found for problem in one.problems),
-        code=0 if is_well else 1,
-    )
-
-
-def _problem(p: Problem) -> tuple[Any, ...]:
-    return (
-        *(p.severity, p.kind.value, p.message, p.path, p.branch, p.snapshot_id),
-        *(p.partition, p.rows, p.time_millis, p.job, p.repair),
-    )
-
-
-@verb(
-    UPKEEP,
-    "Table.repair",
-    columns="what STRING, kind STRING, text STRING, path STRING, partition STRING, rows BIGINT, time_millis BIGINT, "
-    "job STRING",
-    changes=True,
-)
-def repair(tables: Each, dry_run: DryRun = False, *, ask: Confirm, progress: Progress) -> Answer:
-    """Bring a table back from what verify finds; say what cannot be. Ends with 1 if something is left."""
-    ask(f"repair {tables.name}? --dry-run says what would be done")
-    done = tables.each(lambda table: table.repair(dry_run, progress))
-    rows = [
-        row
-        for one in done
-        for row in (
-            *(("step", step.kind.value, step.what, step.path, *(None,) * 4) for step in one.steps),
-            *(
-                ("left", p.kind.value, p.message, p.path, p.partition, p.rows, p.time_millis, p.job)
-                for p in one.left
-            ),
-        )
-    ]
-    is_left = any(problem.severity == "error" for one in done for problem in one.left)
-    return Answer(done, *map(str, done), rows=rows, code=1 if is_left else 0)
-
-
-def _counted(tallies: Mapping[str, Tally]) -> dict[str, dict[str, int]]:
-    return {name: {"files": tally.files, "bytes": tally.bytes} for name, tally in tallies.items()}
 
 
 def _seconds(text: str) -> float:
