@@ -343,6 +343,16 @@ def test_a_rollback_whose_hold_was_let_go_is_not_acknowledged(table, clock):
     assert ids_of(through(table)) == [0, 1, 2]
 
 
+def test_a_rollback_that_slept_between_its_hold_and_its_commit_is_not_acknowledged(table, clock):
+    """By its own clock its commit takes no time at all."""
+    table.append(rows(1, 2))
+    table.overwrite(rows(3, 1))
+    slow = through(table, run("after", "put_if_absent", let_go(table, clock), where="tag/*rollback*"))
+    with pytest.raises(anabranch.CommitConflictError, match="FILES_LET_GO"):
+        slow.rollback(2)
+    assert ids_of(through(table)) == [3]
+
+
 def _late_and_dead(table, clock):
     """Roll back to 2, so late that what it brings back has expired, and die right after the put of 6."""
     table.append(rows(1, 2))

@@ -128,17 +128,17 @@ class Attempts:
     def lost_files(self) -> tuple[list[str], int]:
         """Return the files of the last attempt that were cleaned away, and the number of files checked.
 
-        Only files old enough to be cleaned are checked: none, in a commit of normal duration.
+        Only files old enough to be cleaned are checked: none, in a commit of normal duration. A pin always is.
         """
         assert self._change is not None, "there was an attempt"
         is_late = is_aged(self.context, self._began)
         paths = aged_files(self.context, *self._change, is_late=is_late)
         if is_late:
             paths += sorted(self._written)
-        if is_late and self.pin is not None:
+        if self.pin is not None:
             # Let go of as that of an operation that was killed: then an expiry that looked at the refs before the
             # snapshot was put may be about to remove files that are still there. If it is there after the put, whoever
-            # lets go of it and looks at the refs finds the snapshot.
+            # lets go of it and looks at the refs finds the snapshot. It is older than this commit, so no clock tells.
             paths.append(self.pin)
         return (lost_files(self.context, paths), len(paths)) if paths else ([], 0)
 
