@@ -24,6 +24,10 @@ _FUNCTIONS_OF_USERS = re.compile(
 _PROCESSING_TIME = re.compile(r"\bProcessingTime(?:Timeout)?\b|current_timestamp|localtimestamp")
 _TIMERS = re.compile(r", (Processing|Event)Time(?:Timeout)?(?=,|$)")
 """How a plan shows the mode of a function's timers; a column of that name has a number."""
+_CLOSING = re.compile(r"\w*WithState|DeduplicateWithinWatermark|Aggregate \[[^\]]*session_window#")
+"""Operators in which something is closed, or forgotten, before the next row comes."""
+_FIRSTS = re.compile(r"Deduplicate|Distinct|GlobalLimit")
+"""Operators that keep the first rows: which these are counts where others take them."""
 _DEPTH = re.compile(r"^((?:[: ] {2})*(?:[:+]- )?)(~?)(.*)$")
 _MOST_FIELDS = 2**31 - 1
 
@@ -48,6 +52,17 @@ class Operators:
         """The times by which functions with state set timers: ``Processing`` or ``Event``."""
         own = [text for text in self.texts or () if "WithState" in text.split(" ", 1)[0]]
         return frozenset(mode for text in own for mode in _TIMERS.findall(text))
+
+    @property
+    def follows_batches(self) -> bool:
+        """Whether its state may be another if rows of several batches come together in one.
+
+        Then no row is late, nothing is closed between two rows, and which of several rows is the first is open.
+        """
+        texts = self.texts or ()
+        below_others = any(_FIRSTS.match(text) for text in texts[1:])
+        joins = self.has_event_time and any(text.startswith("Join") for text in texts)
+        return joins or below_others or any(_CLOSING.match(text) for text in texts)
 
     def __str__(self) -> str:
         return ", ".join(dict.fromkeys(self.kinds))

@@ -1,10 +1,11 @@
 """Rebuilds state: the corrected query reads its sources again, from where the first query began, up to the point.
 
 Spark takes what a batch reads, and the watermark it runs under, from the offset log, if the batch is there and not
-committed yet. So the first batch of the new query is written by us: it ends exactly at the positions of the point and has the
-watermark of the point's batch. Late rows are told by the watermark of the batch before, so here no row is late, and
-what the watermark closes is emitted in this batch and withheld: it is in the table already. What stays is the state that
-belongs to the point. How the query's sources are written in the log is seen from a query that is planned and not run.
+committed yet. So batches of the new query are written by us: the last one ends exactly at the positions of the point and has
+the watermark of the point's batch. Mostly it is the only one: late rows are told by the watermark of the batch before, so that no
+row is late, and what the watermark closes is emitted in this batch and withheld: it is in the table already. What stays is
+the state that belongs to the point; `anabranch.jobs.state.replay` has the others. How the query's sources are written in
+the log is seen from a query that is planned and not run.
 """
 
 from __future__ import annotations
@@ -26,32 +27,24 @@ if TYPE_CHECKING:
 
     from anabranch.jobs.checkpoint import JobCheckpoint
 
-_PLANNING = "anabranch/planning"
+PLANNING = "anabranch/planning"
+"""In a checkpoint: where queries run whose batches are no part of it."""
 _NONE = "-"
 
 Options = Mapping[str, Mapping[str, str]]
 
 
-def first_batch(
-    rows: DataFrame, checkpoint: JobCheckpoint, begins: Options, ends: Options, watermark: int
-) -> str | None:
-    """Return the first offset log file of a query whose first batch builds its state up to a point.
+def batch_text(planned: str, begins: Options, ends: Options, watermark: int) -> str:
+    """Return the offset log file of a batch of a query that is to end at certain positions.
 
     Args:
-        rows: of the query, with sources that begin as `begins` says.
-        checkpoint: where the query will run.
+        planned: its file for the first batch, as Spark writes it.
         begins: by source, the option that says where its rows begin.
-        ends: by source, the option that says where it is at the point.
-        watermark: that the point's batch ran under, epoch milliseconds.
-
-    Returns:
-        None if none of the sources has had a row by now: then there is no state.
+        ends: by source, the option that says where it is after the batch.
+        watermark: that the batch runs under, epoch milliseconds.
 
     Raises `InvalidInputError`: a source of the query is none of these.
     """
-    planned = _planned(rows, checkpoint)
-    if planned is None:
-        return None
     version, metadata, *lines = planned.split("\n")
     told = {**json.loads(metadata), "batchWatermarkMs": watermark}
     end_of = _by_identity(begins, ends)
@@ -74,14 +67,14 @@ def next_batch(before: str, ends: Options, watermark: int) -> str:
 
     Raises `InvalidInputError`: it is not certain which source of the query a position belongs to.
     """
-    ends_of = {frozenset(_identities(end)): end for end in (_end_option(one) for one in ends.values())}
+    ends_of = {frozenset(identities_of(end)): end for end in (_end_option(one) for one in ends.values())}
     version, metadata, *lines = before.split("\n")
     made = []
     for line in lines:
         source, sign, value = line.partition(":") if version.strip() == "v2" else ("", "", line)
         if value != _NONE:
             known = json.loads(value)
-            end = ends_of.get(frozenset(_identities(known)))
+            end = ends_of.get(frozenset(identities_of(known)))
             if end is None:
                 raise InvalidInputError(f"it is not known up to where a source was read: {value[:120]}")
             value = _following(known, end)
@@ -97,7 +90,7 @@ def _end_option(options: Mapping[str, str]) -> Any:
     return json.loads(options.get(SCAN_START_OFFSET.key) or options[STARTING_OFFSETS])
 
 
-def _identities(value: Any) -> Collection[str]:
+def identities_of(value: Any) -> Collection[str]:
     """Return what identifies a source in an offset: a table's identity, or the topics."""
     return [Offset.from_dict(value).table_uuid] if is_offset(value) else list(value)
 
@@ -110,15 +103,15 @@ def _following(known: Any, end: Any) -> str:
     return json.dumps(replace(begun, position=position, ended=0).to_dict())
 
 
-def _planned(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:
-    """Return what Spark writes to the offset log for the first batch of a query."""
+def planned_batch(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:
+    """Return what Spark writes to the offset log for the first batch of a query; None if no source has a row by now."""
     from pyspark.errors import StreamingQueryException  # Spark is imported once a job runs
 
-    storage, path = checkpoint.storage, f"{_PLANNING}/offsets/0"
-    storage.delete_folder(_PLANNING)
+    storage, path = checkpoint.storage, f"{PLANNING}/offsets/0"
+    storage.delete_folder(PLANNING)
     # A batch whose rows nobody requests is planned and not computed.
     writer = rows.writeStream.foreachBatch(lambda _, __: None).outputMode("append").trigger(once=True)
-    query = writer.option(CHECKPOINT, f"{checkpoint.location}/{_PLANNING}").start()
+    query = writer.option(CHECKPOINT, f"{checkpoint.location}/{PLANNING}").start()
     try:
         query.awaitTermination()
     except StreamingQueryException:
@@ -127,7 +120,7 @@ def _planned(rows: DataFrame, checkpoint: JobCheckpoint) -> str | None:
     finally:
         query.stop()
     found = storage.get(path).decode() if storage.exists(path) else None
-    storage.delete_folder(_PLANNING)
+    storage.delete_folder(PLANNING)
     return found
 
 

@@ -26,7 +26,8 @@ from anabranch.jobs.state.operators import Operators
 from anabranch.jobs.state.origins import Since, origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.reach import reach_of
-from anabranch.jobs.state.rebuild import first_batch, next_batch
+from anabranch.jobs.state.rebuild import batch_text, next_batch, planned_batch
+from anabranch.jobs.state.replay import FormerBatch, former_batches, replay
 from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
@@ -188,15 +189,50 @@ class _Settling:
             raise InvalidInputError("the state depends on when rows are processed")
         watermark = self._watermark(former)
         begins = self._origins(former, self._since(rows, watermark))
+        batches, why = self._batches(begins, watermark)
         wipe(self.checkpoint.storage)
-        text = first_batch(self.remake(begins), self.checkpoint, begins, self.prepared.starts, watermark)
-        if text is None:
+        rows = self.remake(begins)
+        planned = planned_batch(rows, self.checkpoint)
+        if planned is None:
             return self._state("rebuilt", 0, "its sources had no row by then")
-        self.checkpoint.storage.put("offsets/0", text.encode())
+        texts = [batch_text(planned, begins, one.ends, one.watermark) for one in batches]
+        *before, last = texts
+        if before:
+            replay(rows, self.checkpoint, before, self.prepared.job.name)
+        self.checkpoint.storage.put(f"offsets/{len(before)}", last.encode())
         told = ", ".join(
             f"{self.prepared.job.sources[name]}{_after(begin)}" for name, begin in begins.items()
         )
-        return self._state("rebuilt", 1, f"from {told}", begins)
+        return self._state("rebuilt", len(texts), f"from {told}{why}", begins)
+
+    def _batches(
+        self, begins: Mapping[str, Mapping[str, str]], watermark: int
+    ) -> tuple[list[FormerBatch], str]:
+        """Return the batches in which state is made again, and what is to be told of that: all in one, unless it follows them.
+
+        Raises `InvalidInputError`: it cannot be made in one, and the batches of before are not known.
+        """
+        ends = self.prepared.starts
+        at_once = [FormerBatch(ends, watermark)]
+        if self.operators is None or not self.operators.follows_batches:
+            return at_once, ""
+        table = self.prepared.table.table_uuid
+        try:
+            with self.lake.lineage.reading() as known:
+                found = former_batches(
+                    known.store, table, self.point, begins=begins, ends=ends, moved=self._moved
+                )
+        except NotFoundError as error:
+            if self.operators.timers:
+                raise InvalidInputError(
+                    "the state depends on timers, which fire between the batches in which it was made, and these cannot be run "
+                    f"again: {error.message}"
+                ) from error
+            return (
+                at_once,
+                f", all in one batch, because those of before cannot be run again ({error.message})",
+            )
+        return found, f", in the {len(found)} batches of before" if len(found) > 1 else ""
 
     def _since(self, rows: DataFrame, watermark: int) -> dict[str, Since]:
         """Return which rows of its tables may be in the state, as far as event times tell."""
