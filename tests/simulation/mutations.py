@@ -233,7 +233,27 @@ def rollbacks_and_expiries_do_not_look_for_each_other():
     from anabranch.kernel.expiry import snapshot_removal
     from anabranch.kernel.rollback import history_removal
 
+    a_pin_is_looked_for_only_if_its_commit_is_late()
     history_removal.is_expiring = lambda *_: False
     history_removal.is_removal_pinned = lambda *_: True
     snapshot_removal.next_rewound = lambda *_: None
     snapshot_removal.mark_removal = snapshot_removal.unmark_removal = lambda *_: ""
+
+
+@mutation("clocks", 5000, 1)
+def a_pin_is_looked_for_only_if_its_commit_is_late():
+    from anabranch.format.records.layout import tag_name_of
+    from anabranch.kernel.commit import attempt, presence
+
+    late = {"is": False}
+
+    def is_aged(context, written):
+        late["is"] = presence.is_aged(context, written)
+        return late["is"]
+
+    def lost_files(context, paths):
+        return presence.lost_files(
+            context, [path for path in paths if late["is"] or tag_name_of(path) is None]
+        )
+
+    attempt.is_aged, attempt.lost_files = is_aged, lost_files
