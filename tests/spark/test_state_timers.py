@@ -1,5 +1,6 @@
 """Jobs whose state follows time: which a correction refuses, and state that is made again in the batches of before."""
 
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from inspect import signature
@@ -20,6 +21,7 @@ from anabranch.jobs.run import run_jobs
 from anabranch.jobs.state import replay
 from anabranch.jobs.task import Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
+from tests.support.lengths import first_short
 
 SOURCES = {"events": "db.events"}
 
@@ -186,6 +188,30 @@ def test_state_that_is_made_again_has_nothing_of_what_was_closed_before_the_tag(
     status = run(lake, one, Run(branch="fix", from_tag="good", create_branch=True))
     assert status.state.value == "ended", status.message
     assert "batches of before" in status.begun
+    assert rows_of(lake, "db.numbers$branch_fix") == right
+
+
+@pytest.mark.parametrize(
+    "what", first_short([sessions, *(one for one in BEFORE_AND_AFTER if one is not sessions)])
+)
+def test_state_of_an_older_batch_gets_what_came_since_in_the_batches_of_before(lake, warehouse, what):
+    """As where a machine is lost whose checkpoint is copied now and then: here only the state after batch 0 is left."""
+    before, after, right = BEFORE_AND_AFTER[what]
+    one = declared(what)
+    for batch in (*before, after):
+        if batch is after:
+            lake.table("db.numbers").create_tag("good")
+        lake.table("db.times").append([event(*row) for row in batch])
+        assert (status := run(lake, one)).state.value == "ended", status.message
+    checkpoint = Path(warehouse) / "_checkpoints" / "counts"
+    for kept in [*checkpoint.glob("**/anabranch/kept")]:
+        shutil.rmtree(kept)
+    for commit in [*checkpoint.glob("**/commits/[1-9]*")]:
+        commit.unlink()
+    status = run(lake, one, Run(branch="fix", from_tag="good", create_branch=True))
+    assert status.state.value == "ended", status.message
+    assert "as it was after batch 0" in status.begun
+    assert re.search(r"once more, in the \d+ batches of before", status.begun)
     assert rows_of(lake, "db.numbers$branch_fix") == right
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import NotFoundError
 from anabranch.jobs.source import STARTING_OFFSETS
-from anabranch.jobs.state.carry import carry
-from anabranch.jobs.state.held import held_state
+from anabranch.jobs.state.carry import Moved, carry
+from anabranch.jobs.state.held import HeldState, held_state
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.rebuild import PLANNING, identities_of
 from anabranch.lineage.model import Input, LineageEntry, TableInput
@@ -38,6 +38,10 @@ MOST = 500
 """Batches that are run again at most: each takes a second or more."""
 
 Options = Mapping[str, Mapping[str, str]]
+
+
+def _same(offset: Offset) -> Offset:
+    return offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,45 +75,92 @@ def former_batches(
 
     Raises `NotFoundError`: they are not all known, or they are too many.
     """
+    found: list[FormerBatch] = []
+    batches = [*_batches(store, table_uuid, point, ends=ends, moved=moved, begins=begins)]
+    for batch in batches:
+        # A source of which nothing is needed yet begins with a later batch.
+        begun = {name: end for name, end in batch.ends.items() if _is_beyond(end, begins[name])}
+        if begun or found:
+            found.append(replace(batch, ends=begun))
+    return _up_to_point(found[:-1], replace(batches[-1], ends=ends))
+
+
+def later_batches(
+    store: CommitStore,
+    table_uuid: str,
+    point: Point,
+    after: int,
+    *,
+    ends: Options,
+    moved: Callable[[Offset], Offset],
+) -> list[FormerBatch]:
+    """Return the batches after batch `after` up to a point. Arguments and errors as for `former_batches`."""
+    *found, last = [*_batches(store, table_uuid, point, ends=ends, moved=moved)][after + 1 :]
+    return _up_to_point(found, replace(last, ends=ends))
+
+
+def _up_to_point(found: list[FormerBatch], last: FormerBatch) -> list[FormerBatch]:
+    """Return the batches and the last one. Raises `NotFoundError`: they are too many."""
+    if len(found) >= MOST:
+        raise NotFoundError(f"they are {len(found) + 1}, and not more than {MOST} are run again")
+    return [*found, last]
+
+
+def _batches(
+    store: CommitStore,
+    table_uuid: str,
+    point: Point,
+    *,
+    ends: Options,
+    moved: Callable[[Offset], Offset],
+    begins: Options | None = None,
+) -> Iterator[FormerBatch]:
+    """Yield all batches up to a point, the oldest first."""
     names: dict[frozenset[str], list[str]] = {}
     for name, option in ends.items():
         names.setdefault(_identity(option), []).append(name)
-    found: list[FormerBatch] = []
     at: dict[str, Mapping[str, str]] = {}
-    watermark = 0
     for entry in _entries(store, table_uuid, point):
         for read in entry.streams:
             option = _option(read, moved)
             for name in names.get(_identity(option), ()):
-                if name not in at:
+                if name not in at and begins is not None:
                     _check_begin(name, begins[name], read)
                 if _branch(option) != _branch(ends[name]):
                     raise NotFoundError(f"source '{name}' was read on another branch before")
                 at[name] = option
-        watermark = entry.watermark or 0
-        # A source of which nothing is needed yet begins with a later batch.
-        begun = {name: end for name, end in at.items() if _is_beyond(end, begins[name])}
-        if begun or found:
-            found.append(FormerBatch(begun, watermark))
-    found[-1:] = [FormerBatch(ends, watermark)]
-    if len(found) > MOST:
-        raise NotFoundError(f"they are {len(found)}, and not more than {MOST} are run again")
-    return found
+        yield FormerBatch(dict(at), entry.watermark or 0)
 
 
-def replay(rows: DataFrame, checkpoint: JobCheckpoint, texts: Sequence[str], job: str) -> None:
+def replay(
+    rows: DataFrame,
+    checkpoint: JobCheckpoint,
+    texts: Sequence[str],
+    job: str,
+    *,
+    held: HeldState | None = None,
+    moved: Moved = _same,
+) -> None:
     """Run batches, and put the state after them into a checkpoint in which no query has begun.
 
     Args:
         rows: of the query, with sources that begin where the first of the batches does.
+        checkpoint: of that query.
         texts: the offset log file of each.
+        job: its name, for the log.
+        held: the state before the first of them; None if there was none.
+        moved: as `carry` takes it, for that state.
     """
     aside = checkpoint.storage.scoped(PLANNING)
     checkpoint.storage.delete_folder(PLANNING)
+    first = 0
+    if held is not None:
+        carry(held, aside, moved)
+        first = held.batch + 1
     # Spark wants a log that has batches to have the id of their query.
     aside.put("metadata", json.dumps({"id": SYSTEM.ids.uuid()}).encode())
-    for number, text in enumerate(texts):
-        _LOG.info("job '%s': batch %d of %d is run again for its state", job, number + 1, len(texts))
+    for number, text in enumerate(texts, first):
+        _LOG.info("job '%s': batch %d of %d is run again for its state", job, number - first + 1, len(texts))
         aside.put(f"offsets/{number}", text.encode())
         # Started with a batch in the log that is not done, it does this one as it is written there, and ends.
         writer = rows.writeStream.format("noop").outputMode("append").trigger(once=True)
@@ -118,10 +169,10 @@ def replay(rows: DataFrame, checkpoint: JobCheckpoint, texts: Sequence[str], job
             query.awaitTermination()
         finally:
             query.stop()
-    held = held_state(aside, len(texts) - 1)
-    if isinstance(held, str):
-        raise NotFoundError(held)
-    carry(held, checkpoint.storage, lambda offset: offset)
+    made = held_state(aside, first + len(texts) - 1)
+    if isinstance(made, str):
+        raise NotFoundError(made)
+    carry(made, checkpoint.storage, _same)
     checkpoint.storage.delete_folder(PLANNING)
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
@@ -27,7 +28,7 @@ from anabranch.jobs.state.origins import Since, origins
 from anabranch.jobs.state.point import Point
 from anabranch.jobs.state.reach import reach_of
 from anabranch.jobs.state.rebuild import batch_text, next_batch, planned_batch
-from anabranch.jobs.state.replay import FormerBatch, former_batches, replay
+from anabranch.jobs.state.replay import FormerBatch, former_batches, later_batches, replay
 from anabranch.kernel.log.context import TableContext
 from anabranch.lineage.spark_offsets import parse_batch_offsets
 from anabranch.options import SCAN_START_OFFSET
@@ -130,7 +131,7 @@ class _Settling:
         found = all_of(self.lake.url, options, self.run.places, job, table)
         return next((one for one in found if query_of(one.storage) == self.point.query), None)
 
-    def _carried(self, former: JobCheckpoint | None, _: DataFrame) -> BegunState:
+    def _carried(self, former: JobCheckpoint | None, rows: DataFrame) -> BegunState:
         if former is None:
             raise NotFoundError("the checkpoint of the query that made the point is not there")
         has_state = self.operators is not None
@@ -138,7 +139,7 @@ class _Settling:
             check_same_operators(former, self.point.batch, self.operators)
         held = held_state(former.storage, self.point.batch, has_state=has_state)
         if isinstance(held, str):
-            return self._caught_up(former, held)
+            return self._caught_up(former, held, rows)
         check_positions(held, self.prepared, self._moved)
         if reads_files_on(self.prepared.starts):
             text = held.offsets(held.batch)
@@ -157,7 +158,7 @@ class _Settling:
             f"as it was after batch {self.point.batch} of query {self.point.query}",
         )
 
-    def _caught_up(self, former: JobCheckpoint, why: str) -> BegunState:
+    def _caught_up(self, former: JobCheckpoint, why: str, rows: DataFrame) -> BegunState:
         """From the state after an earlier batch, and what the sources had from there up to the point.
 
         Raises `NotFoundError`, with `why`: there is none.
@@ -172,15 +173,27 @@ class _Settling:
             raise NotFoundError(why)
         text = held.offsets(held.batch)
         assert text is not None, "its state was found with it"
-        watermark = self._watermark(former)
-        carry(held, self.checkpoint.storage, self._moved)
-        following = next_batch(moved_offsets(text, self._moved), self.prepared.starts, watermark)
-        self.checkpoint.storage.put(f"offsets/{held.batch + 1}", following.encode())
+        at_once = [FormerBatch(self.prepared.starts, self._watermark(former))]
+        later = partial(later_batches, after=held.batch)
+        is_one = held.batch + 1 == self.point.batch
+        batches, told = (at_once, "") if is_one else self._in_batches(at_once, later)
+        text = moved_offsets(text, self._moved)
+        texts = []
+        for one in batches:
+            text = next_batch(text, one.ends, one.watermark)
+            texts.append(text)
+        *before, last = texts
+        if before:
+            replay(*(rows, self.checkpoint, before, self.prepared.job.name), held=held, moved=self._moved)
+        else:
+            carry(held, self.checkpoint.storage, self._moved)
+        first = held.batch + len(texts)
+        self.checkpoint.storage.put(f"offsets/{first}", last.encode())
         return self._state(
             "carried",
-            held.batch + 2,
+            first + 1,
             f"as it was after batch {held.batch} of query {self.point.query}, and what was read up to batch "
-            f"{self.point.batch} once more",
+            f"{self.point.batch} once more{told}",
         )
 
     def _rebuilt(self, former: JobCheckpoint | None, rows: DataFrame) -> BegunState:
@@ -189,7 +202,8 @@ class _Settling:
             raise InvalidInputError("the state depends on when rows are processed")
         watermark = self._watermark(former)
         begins = self._origins(former, self._since(rows, watermark))
-        batches, why = self._batches(begins, watermark)
+        at_once = [FormerBatch(self.prepared.starts, watermark)]
+        batches, why = self._in_batches(at_once, partial(former_batches, begins=begins))
         wipe(self.checkpoint.storage)
         rows = self.remake(begins)
         planned = planned_batch(rows, self.checkpoint)
@@ -205,23 +219,19 @@ class _Settling:
         )
         return self._state("rebuilt", len(texts), f"from {told}{why}", begins)
 
-    def _batches(
-        self, begins: Mapping[str, Mapping[str, str]], watermark: int
+    def _in_batches(
+        self, at_once: list[FormerBatch], former: Callable[..., list[FormerBatch]]
     ) -> tuple[list[FormerBatch], str]:
         """Return the batches in which state is made again, and what is to be told of that: all in one, unless it follows them.
 
         Raises `InvalidInputError`: it cannot be made in one, and the batches of before are not known.
         """
-        ends = self.prepared.starts
-        at_once = [FormerBatch(ends, watermark)]
         if self.operators is None or not self.operators.follows_batches:
             return at_once, ""
         table = self.prepared.table.table_uuid
         try:
             with self.lake.lineage.reading() as known:
-                found = former_batches(
-                    known.store, table, self.point, begins=begins, ends=ends, moved=self._moved
-                )
+                found = former(known.store, table, self.point, ends=self.prepared.starts, moved=self._moved)
         except NotFoundError as error:
             if self.operators.timers:
                 raise InvalidInputError(
