@@ -422,6 +422,20 @@ def test_a_rollback_with_its_pin_is_not_looked_at(table, clock):
     assert not [call for call in storage.calls if "rollback" in call.path]
 
 
+@pytest.mark.parametrize("which", ["base_manifest_list", "delta_manifest_list"])
+def test_a_damaged_rollback_that_brings_nothing_back_is_not_taken_for_a_late_one(table, which):
+    """It was acknowledged, and needs no pin: the next append took it back without a word, and what it had undone was there again."""
+    for number in range(3):
+        table.append(rows(number, 1))
+    table.rollback(1)
+    made = table.snapshot
+    table.context.storage.delete(f"manifest/{getattr(made, which)}")
+    later = anabranch.Table(replace(table.context, cache=MetadataCache()))
+    with pytest.raises(anabranch.CorruptTableError, match="does not exist"):
+        later.append(rows(10, 1))
+    assert later.context.snapshots.find(made.id).stamp == made.stamp
+
+
 def test_a_rollback_that_is_all_there_is_left_stays(table, clock):
     """Its pins went with all that was older, as after another engine's expiry; a file was deleted by hand."""
     table.append(rows(1, 2))

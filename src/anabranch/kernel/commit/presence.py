@@ -26,7 +26,7 @@ from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
-from anabranch.kernel.log.rollback_pins import is_pinned
+from anabranch.kernel.log.rollback_pins import brings_back, is_pinned
 
 _SAFE_MILLIS = 3_600_000
 """A 24th of the default grace period of orphan cleaning."""
@@ -127,12 +127,17 @@ def is_late_rollback(context: TableContext, newest: Snapshot) -> bool:
     """Whether the newest snapshot is a rollback that nobody was told of, and what it brings back is gone.
 
     Its writer slept until its pin was taken for one of a killed rollback, put it, and died before it looked for its
-    files. One that was acknowledged has a pin as long as an older snapshot is left. A file that an expiry deletes even
-    later, when it stood still as well, is not found. Asks nothing of the store unless the newest is a rollback.
+    files. One that was acknowledged, and brings something back, has a pin as long as an older snapshot is left: what is
+    missing of any other is damage, and for `repair`. A file that an expiry deletes even later, when it stood still as
+    well, is not found. Asks nothing of the store unless the newest is a rollback.
+
+    Raises `CorruptTableError`: its manifest list is gone.
     """
     if ROLLBACK_PROPERTY not in newest.properties or is_pinned(context, newest.commit_user):
         return False
     if context.is_forked(newest) or context.snapshots.find(newest.id - 1) is None:
+        return False
+    if not brings_back(context, newest):
         return False
     lost, _ = lost_files_of(context, newest)
     return bool(lost)

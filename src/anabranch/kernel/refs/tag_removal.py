@@ -48,7 +48,7 @@ def finish_removals(context: TableContext, names: Iterable[str]) -> None:
 
 
 def _settle(context: TableContext, aside: str) -> bool:
-    """Delete a tag that was moved aside if it is what was to go, else move it back; whether it was."""
+    """Delete a tag that was moved aside if it is what was to go, else put it back; whether it was."""
     match = _NAME.fullmatch(aside)
     assert match is not None, "names are made here"
     digest, name = match.groups()
