@@ -8,7 +8,7 @@ import pytest
 from anabranch import NotFoundError
 from anabranch.jobs.state import replay
 from anabranch.jobs.state.point import Point
-from anabranch.jobs.state.replay import former_batches
+from anabranch.jobs.state.replay import former_batches, later_batches
 from anabranch.lineage.model import STREAM_SOURCE, Engine, LineageEntry, SourceInput, TableInput
 from anabranch.options import SCAN_START_OFFSET
 from anabranch.streaming.offsets import Offset, Position
@@ -59,6 +59,17 @@ THREE = (batch(0, read(0, 2)), batch(1, watermark=5), batch(2, read(2, 4), water
 def test_each_batch_ends_where_it_did_under_its_watermark():
     found = batches([THREE[2], THREE[0], THREE[1], THREE[0]], {"a": option(0)}, {"a": option(4)})
     assert ended(found) == [({"a": 2}, 0), ({"a": 2}, 5), ({"a": 4}, 5)]
+
+
+def test_what_comes_after_the_batch_whose_state_is_held():
+    def later(after):
+        found = later_batches(
+            store(*THREE), TABLE, Point(QUERY, 2), after, ends={"a": option(4)}, moved=lambda offset: offset
+        )
+        return ended(found)
+
+    assert later(0) == [({"a": 2}, 5), ({"a": 4}, 5)]
+    assert later(1) == [({"a": 4}, 5)]
 
 
 def test_batches_that_read_only_what_is_not_needed_are_left_out():

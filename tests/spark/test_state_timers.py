@@ -168,14 +168,8 @@ def run(lake, one, how=None):
     return status
 
 
-def rows_of(lake, table):
-    return sorted((row["k"], row["n"]) for row in lake.table(table).scan().to_arrow().to_pylist())
-
-
-@pytest.mark.parametrize(
-    "what", [sessions, *(pytest.param(one, marks=pytest.mark.long) for one in (firsts, pairs, timeouts))]
-)
-def test_state_that_is_made_again_has_nothing_of_what_was_closed_before_the_tag(lake, warehouse, what):
+def lived(lake, what):
+    """A job that has run each batch by itself, the last one after the tag `good`; and what it has made, checked."""
     before, after, right = BEFORE_AND_AFTER[what]
     one = declared(what)
     for batch in (*before, after):
@@ -184,6 +178,18 @@ def test_state_that_is_made_again_has_nothing_of_what_was_closed_before_the_tag(
         lake.table("db.times").append([event(*row) for row in batch])
         assert (status := run(lake, one)).state.value == "ended", status.message
     assert rows_of(lake, "db.numbers") == right
+    return one, right
+
+
+def rows_of(lake, table):
+    return sorted((row["k"], row["n"]) for row in lake.table(table).scan().to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize(
+    "what", [sessions, *(pytest.param(one, marks=pytest.mark.long) for one in (firsts, pairs, timeouts))]
+)
+def test_state_that_is_made_again_has_nothing_of_what_was_closed_before_the_tag(lake, warehouse, what):
+    one, right = lived(lake, what)
     shutil.rmtree(Path(warehouse) / "_checkpoints" / "counts")
     status = run(lake, one, Run(branch="fix", from_tag="good", create_branch=True))
     assert status.state.value == "ended", status.message
@@ -196,13 +202,7 @@ def test_state_that_is_made_again_has_nothing_of_what_was_closed_before_the_tag(
 )
 def test_state_of_an_older_batch_gets_what_came_since_in_the_batches_of_before(lake, warehouse, what):
     """As where a machine is lost whose checkpoint is copied now and then: here only the state after batch 0 is left."""
-    before, after, right = BEFORE_AND_AFTER[what]
-    one = declared(what)
-    for batch in (*before, after):
-        if batch is after:
-            lake.table("db.numbers").create_tag("good")
-        lake.table("db.times").append([event(*row) for row in batch])
-        assert (status := run(lake, one)).state.value == "ended", status.message
+    one, right = lived(lake, what)
     checkpoint = Path(warehouse) / "_checkpoints" / "counts"
     for kept in [*checkpoint.glob("**/anabranch/kept")]:
         shutil.rmtree(kept)
