@@ -134,7 +134,11 @@ class ForeignExpire(Foreign):
 
 
 class ForeignDeleteTag(Foreign):
-    """Deletes a tag, and what its neighbours do not have."""
+    """Deletes a tag, and what its neighbours do not have.
+
+    A tag above the newest snapshot is left: its maker has not seen yet that history was rolled back. Other engines take what
+    live snapshots need with such a tag, whoever made it (docs/limits.md).
+    """
 
     is_alone = True
 
@@ -146,7 +150,8 @@ class ForeignDeleteTag(Foreign):
         return f"another engine deletes tag {self.name}"
 
     def do(self, process):
-        if find_tag(process.table.context, self.name) is not None:
+        tag, head = find_tag(process.table.context, self.name), newest(process.table.context)
+        if tag is not None and head is not None and tag.snapshot.id <= head.id:
             delete_tag_as_others(process.table, self.name)
 
     def may_untag(self, path, content, world):
