@@ -346,6 +346,22 @@ def test_a_branch_that_was_deleted_does_not_become_main(is_made_again):
     assert ids_of(again(table)) == [*BEFORE, 7, 1000]
 
 
+@pytest.mark.parametrize("has_own", [True, False])
+def test_a_deletion_that_died_before_it_saw_that_the_branch_is_main(has_own):
+    """Its mark stays on what is main: no work is held up, and the next look takes it away."""
+    table = parted(fix=1 if has_own else 0)
+    table.replace_main_branch("fix")
+    table.context.storage.put("branch/branch-fix/DELETING", b"")
+    main = again(table)
+    assert ids_of(main) == [*BEFORE, *([100] if has_own else [])]
+    main.append(rows(7, 1))
+    assert "branch/branch-fix/DELETING" in files(main, "branch/branch-fix")
+    assert main.verify().problems == ()
+    main.maintain()
+    assert "branch/branch-fix/DELETING" not in files(main, "branch/branch-fix")
+    assert ids_of(again(table).branch("fix")) == [*BEFORE, 7, *([100] if has_own else [])]
+
+
 def test_a_branch_that_becomes_main_is_not_deleted():
     table = parted()
     act = run(

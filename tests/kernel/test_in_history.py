@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 import anabranch
+from anabranch.format.records.manifest_list import encode_manifest_list
+from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.commit.leftovers import take_over
 from anabranch.kernel.log.cache import MetadataCache
 from tests.support.faults import FaultyStorage, run
@@ -190,3 +192,58 @@ def test_a_put_whose_predecessor_expired_afterwards_counts(table):
     snapshot = _paused(table, lambda: _remove(table, 1, 2)).append(rows(5, 1))
     assert snapshot.id == 3
     assert ids_of(table) == [0, 1, 5]
+
+
+def _built_by_another_engine_on(table, number):
+    """A compaction of manifests on top of a snapshot, which names no parent."""
+    context = table.context
+    below = context.snapshots.get(number)
+    lists = {
+        "base_manifest_list": encode_manifest_list(
+            tuple(context.manifests.of_snapshot(below)), codec="zstandard"
+        ),
+        "delta_manifest_list": encode_manifest_list((), codec="zstandard"),
+    }
+    for name, content in lists.items():
+        context.storage.put(context.layout.manifest_path(f"manifest-list-{name}"), content)
+    made = replace(
+        below,
+        id=number + 1,
+        commit_kind=CommitKind.COMPACT,
+        commit_user="another engine",
+        properties={},
+        delta_record_count=0,
+        **{name: f"manifest-list-{name}" for name in lists},
+        **{f"{name}_size": len(content) for name, content in lists.items()},
+    )
+    context.storage.put(context.layout.snapshot_path(made.id), made.to_json())
+    context.snapshots.put_hint(made.id)
+
+
+@pytest.mark.parametrize("is_displaced", [False, True])
+def test_what_another_engine_builds_on_a_stray_snapshot_makes_it_no_part_of_history(table, is_displaced):
+    """It takes whatever has the highest number for the newest; what our own writers have committed lies below."""
+
+    def rolls_back():  # as another engine does, which says nothing of it
+        table.context.snapshots.put_hint(1)
+        _remove(table, 2)
+
+    def goes_on(_):
+        fresh = anabranch.Table(replace(table.context, cache=MetadataCache()))
+        fresh.append(rows(20, 1))
+        _built_by_another_engine_on(table, 3)
+
+    def displaces(_):
+        anabranch.Table(replace(table.context, cache=MetadataCache())).append(rows(30, 1))
+
+    faults = [
+        run("before", "put_if_absent", lambda _: rolls_back(), where="snapshot/*"),
+        run("after", "put_if_absent", goes_on, where="snapshot/snapshot-3"),
+        *([run("before", "get", displaces, where="snapshot/EARLIEST")] if is_displaced else []),
+    ]
+    storage = FaultyStorage(table.context.storage, faults)
+    anabranch.Table(replace(table.context, storage=storage, cache=MetadataCache())).append(rows(5, 1))
+    fresh = anabranch.Table(replace(table.context, cache=MetadataCache()))
+    assert ids_of(fresh) == [0, 5, 20, *([30] if is_displaced else [])]
+    fresh.append(rows(6, 1))
+    assert ids_of(fresh) == [0, 5, 6, 20, *([30] if is_displaced else [])]

@@ -65,13 +65,14 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
             f"branch '{name}' does not exist in '{main.name}'", hint=f"branches there are: {known}."
         )
     check_decisions(main)
-    check_may_go(main, branch)
     mark = branch.layout.branch_file_path(DELETING_FILE)
-    branch.storage.put(mark, b"")
-    main = settled(main)
     try:
         check_may_go(main, branch)
+        branch.storage.put(mark, b"")
+        main = settled(main)
+        check_may_go(main, branch)
     except InvalidInputError:
+        # Also what another deletion left that died here: one that may go on has marked the branch before it could be main.
         branch.storage.delete(mark)
         raise
     record_deletion(branch)

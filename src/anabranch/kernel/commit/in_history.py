@@ -75,15 +75,14 @@ def _replace(context: TableContext, snapshot: Snapshot) -> None:
 
 
 def _rolled_back_to(context: TableContext, snapshot: Snapshot) -> Snapshot | None:
-    """Return the newest snapshot below a stray one that is now the highest; None if there is none."""
+    """Return the newest snapshot below a stray one that is above the newest of history; None if there is none."""
     if _is_gone(context, snapshot):
         return None
     ids = context.snapshots.ids()
-    if not ids or ids[-1] != snapshot.id:
+    if not ids or (ids[-1] != snapshot.id and not _is_beside(context, snapshot)):
         return None
-    return next(
-        (found for one in reversed(ids[:-1]) if (found := context.snapshots.find(one)) is not None), None
-    )
+    below = (one for one in reversed(ids) if one < snapshot.id)
+    return next((found for one in below if (found := context.snapshots.find(one)) is not None), None)
 
 
 def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
@@ -102,7 +101,18 @@ def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
         return True  # an expiry left it, or it is the first
     if snapshot.id + 1 not in ids:
         return False  # history goes on above a gap, or was rolled back to below it
-    return _is_built_on(context, snapshot)
+    # Another engine builds on whatever has the highest number.
+    return _is_built_on(context, snapshot) and not _is_beside(context, snapshot)
+
+
+def _is_beside(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether history has another snapshot right below a stray one and ends there, or goes on without it."""
+    below = context.snapshots.find(snapshot.id - 1)
+    if below is None or context.snapshots.follows(below, snapshot):
+        return False
+    head = context.snapshots.head()
+    # Somebody may have displaced it while we looked.
+    return head is not None and (head.id < snapshot.id or context.snapshots.still(snapshot) is None)
 
 
 def _is_gone(context: TableContext, snapshot: Snapshot) -> bool:

@@ -97,7 +97,11 @@ def check_still_there(branch: TableContext) -> None:
     """
     if branch.branch is None:
         check_table_there(branch)
-    elif state_of(branch) is not BranchState.READY:
+        return
+    state = state_of(branch)
+    # A deletion that died before it saw that the branch is main has left its mark.
+    is_marked = state is BranchState.DELETING and branch.main_generation is not None
+    if state is not BranchState.READY and not is_marked:
         check_table_there(branch)  # it may be all of it
         if branch.main_generation is not None:
             raise NotFoundError(

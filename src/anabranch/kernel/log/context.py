@@ -191,7 +191,8 @@ class TableContext:
             fork = begin(self.read_fork)
             deleting = begin(lambda: self.storage.exists(self.layout.branch_file_path(DELETING_FILE)))
             now = fork()
-            is_gone = now is None or deleting()
+            # What is main is not deleted: a deletion that died before it saw that has left its mark.
+            is_gone = now is None or (deleting() and self.main_generation is None)
         if now is None or is_gone:
             raise NotFoundError(
                 f"branch '{self.branch}' of '{self.name}' was deleted since it was opened",

@@ -67,7 +67,11 @@ def as_found(main: TableContext, branch: TableContext, problems: list[Problem]) 
 def half_made(context: TableContext, *, is_main: bool) -> Problem | None:
     """Return the problem of a branch that is not complete; None if there is none."""
     state = state_of(context)
-    if state is BranchState.READY:
+    # What is main is not deleted: `maintain` takes away the mark of a deletion that died before it saw that.
+    is_marked = (
+        is_main and state is BranchState.DELETING and context.fork is not None and context.snapshots.ids()
+    )
+    if state is BranchState.READY or is_marked:
         schemas = context.schemas.ids()
         return None if schemas else _without_schema(context, is_main=is_main)
     if state is BranchState.ABSENT and not is_main:
