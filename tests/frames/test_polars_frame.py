@@ -181,6 +181,7 @@ def test_files_without_checksums_are_read_by_arrow(single, tmp_path, direct):
     assert direct == []
 
 
+@pytest.mark.long
 def test_many_files_are_not_all_open(tmp_path, monkeypatch, direct):
     table = anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT, b BYTES")
     for seed in range(5):

@@ -219,6 +219,7 @@ def test_whoever_asks_gets_the_same_rows(world):
         assert bag(world.dataset.to_table(filter=asked.arrow)) == arrow, asked.sql
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("world", seeds(1, 60), indirect=True)
 def test_first_last_and_some_columns_of_filtered_rows(world):
     chance, names = world.chance, world.rows_in_memory.schema.names

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.errors import InvalidInputError, UnsupportedFeatureError
 from anabranch.scan.torch import SharedRows, values_of
+from tests.support.lengths import first_short
 from tests.support.tables import make_table, rows
 
 COLUMNS = "id BIGINT NOT NULL, x DOUBLE, ok BOOLEAN, v STRING, e ARRAY<FLOAT>"
@@ -60,7 +61,7 @@ def _count(given, worker, answers):
     answers.put(sum(batch.num_rows for batch in given.batches(worker, 2)))
 
 
-@pytest.mark.parametrize("way", ["fork", "spawn"])
+@pytest.mark.parametrize("way", first_short(["fork", "spawn"]))
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_workers_are_processes(table, way):
     """As those of a DataLoader: forked after the plan, which used threads, or spawned."""

@@ -155,6 +155,7 @@ def test_more_tasks_than_partitions(broker, topic, reads):
     assert values(mine.batch(minPartitions=7)) == [str(n).encode() for n in range(100)]
 
 
+@pytest.mark.long
 def test_many_rows_in_batches_that_memory_holds(broker, topic, read):
     broker.produce(topic, [b"%06d" % n for n in range(50_000)])
     broker.produce(topic, [b"x" * 900_000 for _ in range(20)], partition=1)

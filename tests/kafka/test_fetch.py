@@ -141,6 +141,7 @@ def test_the_broker_went_backwards(own_broker, reads, caplog):
     assert "the brokers lost records they had acknowledged" in caplog.text
 
 
+@pytest.mark.long
 def test_questions_wait_for_a_broker_that_leaves_the_cluster(own_broker, reads):
     """A broker that stops cleanly says that it has gone: the client lets go of it, and of what waited for it."""
     topic = own_broker.new_topic(1)
@@ -191,6 +192,7 @@ def test_a_clean_restart_between_and_within_batches(own_broker, reads):
     assert found == numbers(*range(9))
 
 
+@pytest.mark.long
 def test_no_broker_answers(own_broker, reads):
     topic = own_broker.new_topic(1)
     own_broker.produce(topic, numbers(0))

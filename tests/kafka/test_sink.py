@@ -133,6 +133,7 @@ def test_a_process_that_was_replaced_cannot_commit_any_more(broker, topic, reads
     assert found(reads, broker, topic) == [b"new"]
 
 
+@pytest.mark.long
 def test_at_least_once_and_batch_writes(broker, topic, reads, writer):
     run(writer(delivery="at-least-once"), ["a", "b"], 0)
     settings = SinkSettings.of({"kafka.bootstrap.servers": broker.bootstrap, "topic": topic}, VALUE)

@@ -107,7 +107,7 @@ def batches_through_pandas_alone(w):
     w.run(w.stream(), each=lambda frame, _: w.table.append(frame.toPandas()))
 
 
-@way(BOTH, short=True)
+@way(BOTH)
 def batches_that_collect_a_table_of_the_native_door(w):
     w.run(w.stream(), each=lambda frame, _: w.table.append(among(frame, w.native("db.b").collect())))
 
@@ -284,7 +284,7 @@ def declared_stream_whose_code_counts_a_table_of_the_portable_door(w):
     w.job(lambda a: a.where(a.id <= w.portable("db.b").count()), {"a": "db.a"})
 
 
-@way(A, problem=True, short=True)
+@way(A, problem=True)
 def declared_stream_with_a_dictionary_of_its_module(w):
     known = {row["id"]: row["v"] for row in w.lake.table("db.b").scan().to_arrow().to_pylist()}
     w.job(lambda a: a.withColumn("v", udf(known.get)("id")), {"a": "db.a"})

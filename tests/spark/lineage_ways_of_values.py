@@ -20,7 +20,7 @@ def ids_of(rows):
 # Collected before, put into a plan
 
 
-@way(A, problem=True, short=True)
+@way(A, problem=True)
 def statement_with_ids_collected_before(w):
     # Numbers that stand in no text of the suite, all of which is the program here.
     ids = ", ".join(str(row["id"] + 48_611) for row in w.native("db.b").collect())
@@ -247,7 +247,7 @@ def stream_with_a_function_over_a_dictionary(w):
 # What is no value that was collected
 
 
-@way(A, short=True)
+@way(A)
 def frame_with_values_of_its_own_after_a_look(w):
     w.native("db.b").toPandas()
     w.insert_frame(w.native().where(col("id") > 0).withColumn("v", lit("x")))

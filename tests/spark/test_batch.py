@@ -183,6 +183,7 @@ def test_overwrite_replaces_the_partitions_of_the_new_rows(lake, spark, writing,
     )
 
 
+@pytest.mark.long
 def test_queues_keep_the_order_of_the_frame(lake, spark, writing, reading):
     table = lake.create_table("db.t", "id BIGINT, n BIGINT", options={"bucket": "2", "bucket-key": "id"})
     writing(spark.range(0, 100, 1, 4).selectExpr("id % 5 as id", "id as n"))
@@ -192,6 +193,7 @@ def test_queues_keep_the_order_of_the_frame(lake, spark, writing, reading):
             assert [row["n"] for row in read if row["id"] == key] == list(range(key, 200, 5))
 
 
+@pytest.mark.long
 def test_filters_and_columns_said_at_opening_are_left_out_of_the_read(lake, reading):
     table = lake.create_table("db.t", "dt STRING NOT NULL, id BIGINT, v STRING", partition_by=["dt"])
     for day in ("a", "b"):
@@ -202,6 +204,7 @@ def test_filters_and_columns_said_at_opening_are_left_out_of_the_read(lake, read
     assert sorted(map(tuple, frame.collect())) == [(2, "b"), (3, "b")]
 
 
+@pytest.mark.long
 def test_filters_that_compute_keep_the_same_rows(spark, lake, reading):
     table = lake.create_table("db.t", "id BIGINT NOT NULL, v STRING")
     table.append(rows(0, 10))
@@ -211,6 +214,7 @@ def test_filters_that_compute_keep_the_same_rows(spark, lake, reading):
     assert [row.id for row in known.scan(asked).to_spark().collect()] == [4]
 
 
+@pytest.mark.long
 def test_one_frame_can_be_filtered_in_different_ways(spark, lake, reading):
     """Spark's push-down into Python sources mixes up plans; this source must not take part in it."""
     lake.create_table("db.t", "id BIGINT NOT NULL, v STRING").append(rows(0, 10))

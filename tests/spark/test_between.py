@@ -4,6 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import anabranch
+from tests.support.lengths import first_short
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +43,7 @@ def test_a_scan_of_what_was_added_is_a_frame(lake):
     assert filtered.to_spark().count() == 3
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["catalog", "format"])
+@pytest.mark.parametrize("native", first_short([True, False]), ids=["catalog", "format"])
 def test_options_of_a_read(lake, native):
     spark = lake._spark
 
@@ -76,10 +77,12 @@ def test_in_sql_it_is_an_option_behind_the_table(lake):
 
 @pytest.mark.parametrize(
     "call",
-    [
-        "paimon_incremental_query('lake.db.t', 'second', 6)",
-        "PAIMON_INCREMENTAL_QUERY ( \"lake.`db`.t\" , 2,\n '6' ) AS x",
-    ],
+    first_short(
+        [
+            "paimon_incremental_query('lake.db.t', 'second', 6)",
+            "PAIMON_INCREMENTAL_QUERY ( \"lake.`db`.t\" , 2,\n '6' ) AS x",
+        ]
+    ),
 )
 def test_a_function_of_what_was_added(lake, call):
     spark = lake._spark
@@ -107,6 +110,7 @@ def test_a_function_that_is_none_is_told_how_to_be_written(lake):
     ]
 
 
+@pytest.mark.long
 def test_lineage_says_which_snapshots_were_read(lake):
     with lake.job("added"):
         rows = lake.sql("SELECT id, y FROM db.t /*+ OPTIONS('incremental-between' = '2,4') */")

@@ -79,6 +79,7 @@ def shuffled(session):
     assert [row[1] for row in rows] == [10, 10, 10]
 
 
+@pytest.mark.long
 def test_queries_with_shuffles_leave_no_threads_and_no_files_behind(session):
     held = Held(session)
     shuffled(session)
@@ -89,6 +90,7 @@ def test_queries_with_shuffles_leave_no_threads_and_no_files_behind(session):
     eventually(lambda: held.files() < files + KEPT)
 
 
+@pytest.mark.long
 def test_threads_that_call_at_once_leave_no_more_behind(session):
     held = Held(session)
     shuffled(session)
@@ -99,6 +101,7 @@ def test_threads_that_call_at_once_leave_no_more_behind(session):
     eventually(lambda: held.files() < files + KEPT)
 
 
+@pytest.mark.long
 def test_calls_within_calls_of_the_same_thread_go_on(session):
     """A write asks Python for itself, which asks the JVM, which asks Python for what is read."""
     for _ in range(3):

@@ -89,6 +89,7 @@ def test_the_story(lake, goes_on):
     assert values(lake, "db.even") == [(i, 2 * i) for i in range(0, 8, 2)]
 
 
+@pytest.mark.long
 def test_a_branch_that_takes_the_wrong_rows_away_itself(lake, spark):
     """What the jobs make again is read from what is left, whatever a job does at commits that take rows away."""
     orders = lake.create_table("db.daily", f"{COLUMNS}, day INT", partition_by=["day"])

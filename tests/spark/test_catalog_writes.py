@@ -133,6 +133,7 @@ def test_a_replacement_that_dies_in_between_leaves_the_old_rows(session, lake, m
     assert bag(lake, "db.r") == [(0, 1), (1, 1)]
 
 
+@pytest.mark.long
 def test_frames(session, lake):
     frame = session.createDataFrame([(1, "x"), (2, "y")], "id BIGINT, dt STRING")
     frame.writeTo("water.db.f").partitionedBy("dt").tableProperty("bucket", "2").tableProperty(

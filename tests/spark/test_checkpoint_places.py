@@ -89,6 +89,7 @@ def test_state_goes_from_main_to_a_correction_and_on_with_main_in_one_folder(lak
     assert not (Path(lake.url.removeprefix("file://")) / "_checkpoints").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("right", first_short(["mine", "new"]))
 def test_a_single_checkpoint_is_named_for_a_correction_and_the_run_after_it(lake, tmp_path, right):
     """The one of main's job, whose code is corrected, or one that is named for the correction first."""
@@ -113,6 +114,7 @@ def test_one_checkpoint_for_two_streams_is_refused(lake):
     assert refused.value.hint.endswith("or choose one job with --job.")
 
 
+@pytest.mark.long
 def test_checkpoints_that_are_named_no_more_do_not_mix_the_rows_of_two_codes(lake, tmp_path, job_file):
     """The second run of a correction does not find the first one's checkpoints: its commits tell by which code they are."""
     lake.table("db.firsts").append([{"k": 1}])
@@ -132,6 +134,7 @@ def test_checkpoints_that_are_named_no_more_do_not_mix_the_rows_of_two_codes(lak
     assert keys(lake, "db.copies") == [1, 6, 12]
 
 
+@pytest.mark.long
 def test_a_cascade_looks_for_the_state_of_main_there(lake, tmp_path):
     """Nothing holds the state of the fork, so it is caught up from the newest, which is where main's job has it."""
     events, place = lake.table("db.events"), str(tmp_path / "all")

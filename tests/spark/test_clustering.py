@@ -59,6 +59,7 @@ def test_a_frame_makes_one_file_for_each_partition(frame, lake, writing):
     assert ids_of(table) == sorted([*range(4_000)] * 2)
 
 
+@pytest.mark.long
 def test_rows_of_a_queue_keep_their_order(frame, lake):
     table = lake.create_table("db.q", COLUMNS, options={"bucket": "3", "bucket-key": "k"})
     table.append(frame())
@@ -123,6 +124,7 @@ def test_columns_go_by_name_and_may_be_left_out(lake, spark):
         table.append(spark.range(1).selectExpr("id AS other"))
 
 
+@pytest.mark.long
 def test_overwriting_by_a_frame(frame, lake):
     table = lake.create_table("db.t", COLUMNS, partition_by=["p"])
     table.append(frame(partitions=4))

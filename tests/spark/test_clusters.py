@@ -110,7 +110,7 @@ def test_a_python_that_cannot_do_it_is_told_before_spark_starts(tmp_path, capsys
         pytest.param(
             "spark.driver.memory=much",
             "Spark's JVM did not start: Invalid maximum heap size",
-            marks=pytest.mark.spark,
+            marks=[pytest.mark.spark, pytest.mark.long],
         ),
         pytest.param(
             "spark.executor.memory=much",

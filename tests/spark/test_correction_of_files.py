@@ -98,6 +98,7 @@ def test_each_file_is_read_once_after_a_log_that_was_compacted_since(story):
     assert story.values("db.sums") == [(0, 7), *((i, i) for i in ids)]
 
 
+@pytest.mark.long
 def test_it_is_refused_where_a_file_is_gone_or_nobody_knows_which_were_read(story):
     story.feed(2, 1)
     story.tag()
@@ -133,6 +134,7 @@ def test_files_that_are_gone_stop_a_job_that_reads_all_of_them_again(story):
     assert "files that it has read are not there to be read again" in failed.message
 
 
+@pytest.mark.long
 def test_two_sources_of_files_in_one_job_are_not_told_apart(story, tmp_path):
     other = tmp_path / "other"
     other.mkdir()

@@ -82,6 +82,7 @@ def test_code_that_fits_goes_on_and_the_change_is_told(lake):
     assert started(lake, declare(filtered))[1] == ""
 
 
+@pytest.mark.long
 def test_a_filter_below_an_operator_with_state_keeps_the_state(lake):
     arrive(lake, (1, 1))
     started(lake, declare(firsts))
@@ -134,6 +135,7 @@ def test_what_does_not_fit_is_refused_and_renewed(lake, before, after, sources, 
     assert (9, 9) in rows_of(lake)
 
 
+@pytest.mark.long
 def test_a_source_in_place_of_another_is_read_from_its_beginning_on_purpose_only(lake):
     arrive(lake, (1, 1))
     started(lake, declare(plain))
@@ -175,6 +177,7 @@ def j(events):
 """
 
 
+@pytest.mark.long
 def test_a_dry_run_tells_it_and_writes_nothing(lake, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     from anabranch.jobs import command as service

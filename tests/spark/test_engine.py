@@ -32,6 +32,7 @@ def test_results_come_once_each(spark):
     assert list(SparkEngine(spark).map(engine_work.square, [], name="nothing")) == []
 
 
+@pytest.mark.long
 def test_slots_bound_the_tasks(spark):
     found = list(SparkEngine(spark, slots=2).map(partition_of, range(5), name="places"))
     assert sorted(found) == [0, 0, 0, 1, 1]

@@ -47,6 +47,7 @@ def test_a_read_takes_filters_and_columns(table, reading, told):
     assert told() == []
 
 
+@pytest.mark.long
 def test_what_was_loaded_stays_what_it_was(table, reading):
     before = reading()
     table.append([{"id": 100, "v": "later", "p": 0}])
@@ -126,6 +127,7 @@ def test_rows_of_a_batch_go_on_in_the_session_of_the_batch(spark, lake, table, w
     assert sorted(copy.scan().to_arrow()["id"].to_pylist()) == list(range(30))
 
 
+@pytest.mark.long
 def test_sessions_are_attached_again_and_beside_others(spark, table, warehouse):
     other = spark.newSession()
     for session in (other, other, spark):
@@ -135,6 +137,7 @@ def test_sessions_are_attached_again_and_beside_others(spark, table, warehouse):
             assert session.read.format("anabranch").load("db.t").count() == 30
 
 
+@pytest.mark.long
 def test_a_name_that_means_another_warehouse_from_now_on_is_told(spark, table, warehouse, tmp_path, caplog):
     session, other = spark.newSession(), str(tmp_path / "other")
     first = anabranch.connect(warehouse, spark=session)

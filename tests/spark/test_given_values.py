@@ -11,6 +11,7 @@ from pyspark import cloudpickle
 
 from anabranch.spark.lineage.function_data import has_data
 from tests.spark import given_values_module as own
+from tests.support.lengths import first_short
 
 COMPUTED = {number * 7919: str(number * 104729) for number in range(3)}
 MOST = max(COMPUTED)
@@ -107,17 +108,19 @@ def as_shipped(function):
 
 @pytest.mark.parametrize(
     "function",
-    [
-        plain,
-        with_constants,
-        with_a_default,
-        with_libraries,
-        with_constants_of_a_class,
-        with_a_method_of_a_class,
-        with_constants_of_a_module,
-        len,
-        str.upper,
-    ],
+    first_short(
+        [
+            plain,
+            with_constants,
+            with_a_default,
+            with_libraries,
+            with_constants_of_a_class,
+            with_a_method_of_a_class,
+            with_constants_of_a_module,
+            len,
+            str.upper,
+        ]
+    ),
 )
 def test_code_and_what_stands_in_the_text_is_no_data(function):
     assert not has_data(as_shipped(function))
@@ -126,18 +129,20 @@ def test_code_and_what_stands_in_the_text_is_no_data(function):
 
 @pytest.mark.parametrize(
     "function",
-    [
-        with_a_dictionary,
-        with_a_number,
-        by_another,
-        with_an_attribute_of_a_class,
-        with_a_module,
-        closure(),
-        Names(),
-        Names().__call__,
-        COMPUTED.get,
-        functools.partial(with_a_default, step=MOST),
-    ],
+    first_short(
+        [
+            with_a_dictionary,
+            with_a_number,
+            by_another,
+            with_an_attribute_of_a_class,
+            with_a_module,
+            closure(),
+            Names(),
+            Names().__call__,
+            COMPUTED.get,
+            functools.partial(with_a_default, step=MOST),
+        ]
+    ),
     ids=lambda f: getattr(f, "__name__", type(f).__name__),
 )
 def test_what_was_computed_is_data(function):

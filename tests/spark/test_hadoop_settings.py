@@ -53,6 +53,7 @@ def test_hadoop_is_told_what_the_store_is_reached_by(spark, conf):
     assert not any("secret.key" in key for key, _ in spark.sparkContext.getConf().getAll())
 
 
+@pytest.mark.long
 def test_what_the_user_has_told_hadoop_stays(spark, conf):
     conf.set("fs.s3a.bucket.own.endpoint", "http://own:1")
     conf.set("fs.s3a.bucket.own.aws.credentials.provider", "com.example.Own")

@@ -245,6 +245,7 @@ def test_a_fence_is_known_where_the_sink_could_not_give_up_the_batch(spark):
     assert as_ours(error).message == "'db.t' was replaced"
 
 
+@pytest.mark.long
 def test_a_job_that_pauses_while_main_is_replaced_does_not_go_on_with_the_work_of_another(lake):
     """It would do so by the code that it was started with, which may be what the replacement was made for."""
     clean = job(lambda raw: raw)

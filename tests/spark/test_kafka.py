@@ -109,6 +109,7 @@ BAD = {
 """Records that can be read, and records that cannot, by format."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("form", "on_error"),
     [

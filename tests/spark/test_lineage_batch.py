@@ -60,6 +60,7 @@ def test_insert_names_its_sources_as_they_were_read(spark, out):
     assert entry.problems == ()
 
 
+@pytest.mark.long
 def test_frames_name_what_spark_read_when_it_wrote_them(spark, lake, place, out, tmp_path):
     orders = lake.table("db.orders")
     (tmp_path / "a.json").write_text('{"id": 1, "v": "x"}\n')
@@ -85,6 +86,7 @@ def test_frames_name_what_spark_read_when_it_wrote_them(spark, lake, place, out,
     assert entry_of(out).problems == ()
 
 
+@pytest.mark.long
 def test_tables_that_are_made_with_rows_and_partitions_that_are_replaced(spark, lake):
     spark.sql("CREATE TABLE traced.db.made AS SELECT id, v FROM traced.db.items")
     made = lake.table("db.made")
@@ -98,6 +100,7 @@ def test_tables_that_are_made_with_rows_and_partitions_that_are_replaced(spark, 
     assert entry_of(parts).job == "anabranch-tests"
 
 
+@pytest.mark.long
 def test_the_job_of_the_block_is_the_producer(spark, lake, place, out, caplog):
     frame = spark.createDataFrame([(1, "x")], "id long, v string")
     with lake.job("nightly", code="c1") as job:

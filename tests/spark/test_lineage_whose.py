@@ -57,6 +57,7 @@ def test_what_a_stream_looks_up_is_not_of_the_job_that_is_open(ways, door):
     assert said(ways, "db.of_stream") == ({"db.a", "db.b"}, ())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("door", "action", "is_known"),
     first_short(

@@ -91,7 +91,7 @@ def test_answers_are_those_of_the_rows_and_no_file_is_opened(spark, named, wareh
     assert read.count() == 20
 
 
-@pytest.mark.parametrize("text", first_short(OTHERS, 5))
+@pytest.mark.parametrize("text", first_short(OTHERS, 2))
 def test_other_queries_read(spark, named, text):
     frame = spark.sql(text.format(t=named))
     assert "answered" not in plan_of(frame)
@@ -107,6 +107,7 @@ def test_aggregates_of_no_column_are_one_row_and_not_none(spark, named, computed
         assert both.collect() == expected * 2
 
 
+@pytest.mark.long
 def test_partitions_of_numbers_with_points_are_those_of_the_rows(spark, named, lake):
     table = lake.create_table("db.f", "i INT, p DOUBLE, n TIMESTAMP(9)", partition_by=["p", "n"])
     moments = [pa.scalar(value, pa.timestamp("ns")) for value in (1_500, 1_900, -1)]
@@ -149,6 +150,7 @@ def test_lineage_of_an_answer_names_the_table(spark, named, lake):
     assert out.scan().to_arrow()["n"].to_pylist() == [20]
 
 
+@pytest.mark.long
 def test_answers_are_parts_of_larger_queries(spark, named):
     text = f"""
         SELECT a.p, a.n, b.n FROM (SELECT p, count(*) n FROM {named} GROUP BY p) a
@@ -157,6 +159,7 @@ def test_answers_are_parts_of_larger_queries(spark, named):
     assert spark.sql(text).collect() == [(0, 8, 6), (1, 8, 7)]
 
 
+@pytest.mark.long
 def test_filters_of_partitions_are_not_evaluated_on_rows(spark, named):
     text = f"""
         SELECT * FROM (SELECT s, sum(id) n FROM {named} WHERE p = 0 GROUP BY s)

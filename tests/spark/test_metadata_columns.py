@@ -125,6 +125,7 @@ def test_they_are_hidden_until_they_are_named(lake):
     }
 
 
+@pytest.mark.long
 def test_frames_have_them(lake):
     table, frame = lake.table("db.t"), lake._spark.table("lake.db.t")
     assert bag(frame.select("id", "_file").collect()) == of_python(table, ["id", "_file"])
@@ -142,7 +143,7 @@ def test_frames_have_them(lake):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"scan.tag-name": "second"}, {"branch": "fix"}, {"scan.filter": "id < 50"}]
+    "options", first_short([{}, {"scan.tag-name": "second"}, {"branch": "fix"}, {"scan.filter": "id < 50"}])
 )
 def test_format_has_them(lake, options):
     given = {"warehouse": lake.url, **options}
@@ -158,6 +159,7 @@ def test_format_has_them(lake, options):
     assert bag(chosen.collect()) == of_python(table, ["id", "_bucket"], filter)
 
 
+@pytest.mark.long
 def test_scans_are_frames_with_them(lake):
     table = lake.table("db.t")
     scan = table.scan("id % 5 = 1", columns=["_file", "id", "_snapshot_added"])
@@ -207,6 +209,7 @@ def test_a_column_of_the_table_wins(lake):
     assert spark.sql("SELECT * FROM lake.db.mine WHERE _file = 'mine'").count() == 1
 
 
+@pytest.mark.long
 def test_streams_refuse_them(lake, tmp_path):
     frame = lake._spark.readStream.table("lake.db.t").select("id", "_file")
     with pytest.raises(PySparkException, match="_file"):

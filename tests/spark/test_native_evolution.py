@@ -60,6 +60,7 @@ def test_a_name_that_is_used_again_is_another_column(spark, lake, checked):
     checked(table, asked)
 
 
+@pytest.mark.long
 def test_only_the_files_of_older_schemas_are_read_apart(spark, lake, portable):
     table = lake.create_table("db.t", "id INT, a INT")
     table.append(rows(id=ints(1), a=ints(1)))
@@ -80,6 +81,7 @@ def test_only_the_files_of_older_schemas_are_read_apart(spark, lake, portable):
     assert "before columns were renamed" in portable()[0]
 
 
+@pytest.mark.long
 def test_fields_inside_of_values_are_found_by_what_they_are(spark, lake, checked):
     """Spark leaves fields out inside of arrays, by name."""
     table = lake.create_table("db.t", "id INT, l ARRAY<ROW<a INT, b INT>>, r ROW<a INT, b ROW<c INT>>")
@@ -104,6 +106,7 @@ def test_fields_inside_of_values_are_found_by_what_they_are(spark, lake, checked
     )
 
 
+@pytest.mark.long
 def test_widened_columns(spark, lake, checked):
     table = lake.create_table("db.t", "i INT, f FLOAT, d DECIMAL(4, 2), v VARCHAR(2), l ARRAY<INT>, n INT")
     old = {"i": 2**31 - 1, "f": 0.1, "d": Decimal("99.99"), "v": "ab", "l": [1, None], "n": -5}
@@ -135,6 +138,7 @@ def test_not_null_is_believed_only_where_it_is_so(spark, lake, checked):
     assert [field.nullable for field in frame.schema] == [False, True]
 
 
+@pytest.mark.long
 def test_footers_without_nan_are_not_believed(spark, lake, checked, monkeypatch):
     """As pypaimon has them: Arrow leaves NaN out of bounds, and Spark would skip what is greater than all."""
     monkeypatch.setattr(parquet_encode, "_ordered", lambda table, leaves: True)

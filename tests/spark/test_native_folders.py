@@ -44,6 +44,7 @@ def test_files_are_left_out_by_the_value_of_their_partition(spark, blanks):
     assert files_read(frame) == 2
 
 
+@pytest.mark.long
 def test_a_join_leaves_out_those_of_another_value(spark, blanks):
     few = spark.createDataFrame([("", 1), ("none", 2)], "q STRING, n INT").filter("n > 0")
     for made in (native_frame, v2_frame):

@@ -19,6 +19,7 @@ from anabranch.spark.jvm import handles, proxy
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native import internals
 from anabranch.spark.native.frame import native_frame
+from tests.support.lengths import first_short
 from tests.support.tables import make_table, rows
 
 _NUMBERS = itertools.count()
@@ -49,7 +50,7 @@ def cloned(session):
     return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
 
 
-@pytest.mark.parametrize("make", [SparkSession.newSession, cloned])
+@pytest.mark.parametrize("make", first_short([SparkSession.newSession, cloned]))
 def test_a_session_made_from_an_attached_one(spark, place, table, portable, make):
     anabranch.spark.attach(spark, place, catalog="parent")
     session = make(spark)
@@ -60,7 +61,7 @@ def test_a_session_made_from_an_attached_one(spark, place, table, portable, make
     assert portable() == []
 
 
-@pytest.mark.parametrize("make", [SparkSession.newSession, cloned])
+@pytest.mark.parametrize("make", first_short([SparkSession.newSession, cloned]))
 def test_a_session_made_from_an_attached_one_has_its_catalogs(spark, place, table, portable, make):
     assert "anabranch" in spark.conf.get(
         "spark.sql.catalog.lake"
@@ -95,6 +96,7 @@ def test_sessions_made_while_another_thread_adds_catalogs(spark, place, table, c
     assert [r.getMessage() for r in caplog.records if "its catalogs" in r.getMessage()] == []
 
 
+@pytest.mark.long
 def test_batches_of_a_stream_know_the_catalogs_of_its_session(spark, place, table, tmp_path):
     session = anabranch.spark.attach(spark.newSession(), place, catalog="streamed")
     session.sql("CREATE TABLE streamed.db.out (id BIGINT, known BIGINT)")

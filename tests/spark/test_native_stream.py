@@ -92,6 +92,7 @@ def offsets(tmp_path):
     return [json.loads((folder / name).read_text().splitlines()[-1]) for name in names]
 
 
+@pytest.mark.long
 def test_a_query_changes_doors_between_restarts(doors, lake, run, tmp_path, natively, monkeypatch):
     """The partition column is the first: Spark's reader would put it behind the others."""
     table = lake.create_table("db.doors", "p STRING, id BIGINT NOT NULL", partition_by=["p"])
@@ -172,6 +173,7 @@ def test_a_running_stream_goes_on_under_the_names_it_began_with(doors, session, 
     lake.drop_table("db.renamed")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("door", first_short(["native", "portable"]))
 def test_a_stream_that_cannot_go_on_says_why(session, lake, live, door):
     lake.drop_table("db.widened", if_exists=True)
@@ -248,6 +250,7 @@ def test_a_stream_in_event_time_is_read_natively_with_the_watermark_of_each_batc
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", first_short(["TIMESTAMP_LTZ(3)", "STRING"]))
 @pytest.mark.parametrize("name", first_short(["_watermark", "_WaterMark"]))
 def test_a_column_of_the_table_that_is_called_as_the_watermark(doors, lake, run, name, kind):

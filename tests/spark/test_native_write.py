@@ -28,6 +28,7 @@ from anabranch.spark.tasks.task_engine import SparkJobError
 from anabranch.spark.types.columns import spark_schema
 from tests.spark.native_cases import bag, eventually
 from tests.spark.written_rows import EVERY_TYPE, KEYS, LEAVES, random_columns, random_rows
+from tests.support.lengths import first_short
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
 
@@ -134,6 +135,7 @@ def test_every_type_is_written_as_by_python(spark, lake, portably, told):
     assert all("a test wants it" in line for line in told())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=[pytest.mark.long] if n > 0 else []) for n in range(40)]
 )
@@ -152,6 +154,7 @@ def test_random_columns_and_partitions_are_written_as_by_python(spark, lake, por
     assert all("a test wants it" in line for line in told())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=[pytest.mark.long] if n > 0 else []) for n in range(20)]
 )
@@ -256,6 +259,7 @@ def test_where_java_does_not_compile_python_writes_the_same_rows(spark, lake, to
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == sorted([*range(1000)] * 2)
 
 
+@pytest.mark.long
 def test_executors_without_the_classes_are_written_by_python(spark, lake, told, monkeypatch):
     table = lake.create_table("db.t", "n BIGINT")
     _under_another_name("Un", monkeypatch)
@@ -266,6 +270,7 @@ def test_executors_without_the_classes_are_written_by_python(spark, lake, told, 
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [*range(100)]
 
 
+@pytest.mark.long
 def test_jobs_that_begin_together_all_have_the_classes(spark, lake, told, monkeypatch):
     tables = [lake.create_table(f"db.t{number}", "n BIGINT") for number in range(4)]
     frame = spark.range(0, 100, 1, 2).selectExpr("id n")
@@ -338,11 +343,13 @@ def test_a_query_that_is_cancelled_leaves_nothing(spark, lake):
 
 @pytest.mark.parametrize(
     ("columns", "frame", "reason"),
-    [
-        ("n BIGINT, d INT DEFAULT 5", "id n, CAST(NULL AS INT) d", "column 'd' has a DEFAULT"),
-        ("n BIGINT, p DOUBLE", "id n, 0.5D p", "it is partitioned by 'p', a column of type DOUBLE"),
-        ("n INT", "id n", "column 'n' is int and not bigint, as in the rows: each value is checked"),
-    ],
+    first_short(
+        [
+            ("n BIGINT, d INT DEFAULT 5", "id n, CAST(NULL AS INT) d", "column 'd' has a DEFAULT"),
+            ("n BIGINT, p DOUBLE", "id n, 0.5D p", "it is partitioned by 'p', a column of type DOUBLE"),
+            ("n INT", "id n", "column 'n' is int and not bigint, as in the rows: each value is checked"),
+        ]
+    ),
 )
 def test_what_python_must_write_is_told_once(spark, lake, told, columns, frame, reason):
     table = lake.create_table("db.t", columns, partition_by=["p"] if " p " in columns else [])
@@ -419,6 +426,7 @@ def test_streams_are_written_natively_and_once(spark, warehouse, lake, told, tmp
     assert entry.get("problems", []) == []
 
 
+@pytest.mark.long
 def test_rows_of_a_stream_into_a_queue_keep_their_order(spark, warehouse, lake, told, tmp_path):
     anabranch.spark.attach(spark, warehouse, catalog="native_queues")
     source = lake.create_table("db.from", "n BIGINT, k INT")

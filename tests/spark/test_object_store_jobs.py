@@ -135,6 +135,7 @@ def test_a_correction_reaches_what_was_made_of_it(lake, tmp_path, jobs):
     check(lake, [1, 2, 1, 3], jobs)
 
 
+@pytest.mark.long
 def test_why_spark_does_not_read_by_itself_is_told_once(lake, caplog):
     for title in ("db.copies", "db.firsts"):
         lake.table(title).append([{"k": 1}])

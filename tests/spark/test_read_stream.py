@@ -106,6 +106,7 @@ def test_what_cannot_be_read_says_so(spark, lake, warehouse):
         anabranch.spark.read_stream(spark.newSession(), "db.plain")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["TIMESTAMP(3)", "TIMESTAMP(3) WITH LOCAL TIME ZONE"])
 def test_an_outer_join_by_a_range_of_instants_runs_and_of_other_times_is_explained(
     spark, lake, tmp_path, kind

@@ -91,6 +91,7 @@ def test_from_a_topic_to_a_bounded_stream(lake, broker, target, tmp_path):
     assert sorted(row.user for row in lake.spark.table("bounded_orders").collect()) == [1, 2]
 
 
+@pytest.mark.long
 def test_a_topic_is_a_table_of_the_catalog(lake, broker):
     topic = defined(
         lake, broker, **{"scan.bounded.mode": "latest-offset", "json.ignore-parse-errors": "true"}

@@ -47,6 +47,7 @@ def test_a_table_is_copied_and_followed_with_its_lineage(tables, stream):
     assert (began.after, began.through) == (0, 2)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not HAS_READ_LIMITS, reason="Spark 4.1 has no read limits")
 def test_limits_make_more_and_smaller_batches(tables, stream):
     src, dst = tables
@@ -57,6 +58,7 @@ def test_limits_make_more_and_smaller_batches(tables, stream):
     assert [s.total_record_count for s in sorted(dst.snapshots(), key=lambda s: s.id)] == [2, 4, 5]
 
 
+@pytest.mark.long
 def test_a_query_restarts_after_the_snapshot_it_began_with_has_expired(tables, stream):
     src, dst = tables
     src.append(rows(0, 1))
@@ -69,6 +71,7 @@ def test_a_query_restarts_after_the_snapshot_it_began_with_has_expired(tables, s
     assert ids_of(dst) == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_a_running_query_takes_what_comes(tables, stream):
     src, dst = tables
     src.append(rows(0, 2))
@@ -91,6 +94,7 @@ def test_a_running_query_takes_what_comes(tables, stream):
     assert dst.snapshot.commit_user == f"follow@{dst.branch_uuid}"
 
 
+@pytest.mark.long
 def test_queues_stay_in_order_through_a_stream(lake, stream):
     options = {"bucket": "2", "bucket-key": "id"}
     src = lake.create_table("db.src", "id BIGINT, n BIGINT", options=options)
@@ -139,6 +143,7 @@ def test_complete_mode_replaces_the_rows(tables, lake, stream):
         assert totals.scan().to_arrow()["n"].to_pylist() == [expected]
 
 
+@pytest.mark.long
 def test_a_query_that_begins_anew_under_an_old_name_is_not_taken_for_the_old_one(tables, stream, tmp_path):
     src, dst = tables
     src.append(rows(0, 2))
@@ -148,6 +153,7 @@ def test_a_query_that_begins_anew_under_an_old_name_is_not_taken_for_the_old_one
     assert ids_of(dst) == [0, 0, 1, 1]
 
 
+@pytest.mark.long
 def test_two_queries_of_one_name_are_an_error_and_lose_nothing(tables, stream, tmp_path):
     src, _ = tables
     other = Stream(stream.spark, stream.warehouse, tmp_path / "other")
@@ -195,6 +201,7 @@ def test_a_batch_is_known_also_if_a_dying_driver_went_on_to_the_next(tables, str
     assert ids_of(dst) == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 def test_a_batch_that_comes_again_with_other_inputs_is_refused(tables, stream):
     src, dst = tables
     for i in range(2):
@@ -222,6 +229,7 @@ def test_a_sink_without_a_usable_checkpoint_is_refused(spark, tables, stream, wa
     assert dst.snapshot is None
 
 
+@pytest.mark.long
 def test_the_identity_stays_in_the_checkpoint(tables, stream):
     src, dst = tables
     src.append(rows(0, 1))
@@ -244,6 +252,7 @@ def test_a_driver_may_die_while_it_writes_down_the_first_batch(tables, stream):
     assert ids_of(dst) == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_errors_of_the_source_reach_the_user(tables, stream):
     src, _ = tables
     src.append(rows(0, 2))

@@ -130,6 +130,7 @@ def nap(path):
     time.sleep(60)
 
 
+@pytest.mark.long
 def test_a_query_that_ends_cancels_what_runs_and_the_next_does_it(table, compacting, spark, monkeypatch):
     monkeypatch.setattr("anabranch.spark.tasks.compactor._DYING_SECONDS", 0.5)
     tracker = spark.sparkContext.statusTracker()

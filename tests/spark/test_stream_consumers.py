@@ -261,6 +261,7 @@ def test_nothing_is_lost_while_a_query_is_stopped(lake, stream):
     assert ids_of(dst) == list(range(9))
 
 
+@pytest.mark.long
 @needs_limits
 @pytest.mark.spark
 def test_a_query_without_a_checkpoint_goes_on_from_its_consumer(lake, stream):

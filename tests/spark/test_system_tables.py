@@ -24,7 +24,7 @@ def _arrow(frame):
     return frame.toArrow()
 
 
-@pytest.mark.parametrize("name", first_short(SYSTEM_TABLES, 6))
+@pytest.mark.parametrize("name", first_short(SYSTEM_TABLES, 3))
 def test_same_columns_and_rows_as_from_python(reading, table, name):
     expected = table.system(name)
     found = _arrow(reading(f"db.t${name}"))
@@ -32,7 +32,7 @@ def test_same_columns_and_rows_as_from_python(reading, table, name):
     assert _plain(found) == _plain(expected)
 
 
-@pytest.mark.parametrize("name", LAKE_TABLES)
+@pytest.mark.parametrize("name", first_short(LAKE_TABLES))
 def test_tables_of_the_warehouse(reading, lake, table, name):
     with lake.job("copy"):
         table.append(table.scan().to_arrow())
@@ -42,6 +42,7 @@ def test_tables_of_the_warehouse(reading, lake, table, name):
     assert found.schema.names == [f.name for f in LAKE_TABLES[name]]
 
 
+@pytest.mark.long
 def test_a_moment_a_filter_and_columns(reading, table):
     files = reading("db.t$files")
     assert files.count() == 2
@@ -64,6 +65,7 @@ def test_by_path_and_on_a_branch(spark, warehouse, reading, table):
     assert reading("db.t$branches").collect()[0].branch_name == "fix"
 
 
+@pytest.mark.long
 def test_what_is_refused(spark, warehouse, reading, writing, table):
     with pytest.raises(Exception, match="did you mean 'files'"):
         reading("db.t$fles")

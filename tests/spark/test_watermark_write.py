@@ -73,6 +73,7 @@ def test_an_instant_is_the_same_wherever_the_session_is(spark, lake, writing):
     assert recorded(table) == [86_400_123]
 
 
+@pytest.mark.long
 def test_batch_writes_take_the_slowest_source(spark, lake, writing):
     table = lake.create_table("db.t", f"{COLUMNS}, p INT", partition_by=["p"])
     frame = frame_of(spark, of(100, 70, source="a") + of(300, source="b")).withColumn("p", sf.lit(1))

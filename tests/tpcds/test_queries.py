@@ -7,8 +7,8 @@ from tests.tpcds.queries import in_total_order
 
 pytestmark = pytest.mark.spark
 
-SHORT = (22, 51, 97)
-"""Roll-ups, windows, outer joins."""
+SHORT = (22, 97)
+"""Roll-ups, outer joins."""
 SCALE, LARGER = 0.01, 0.1
 
 
