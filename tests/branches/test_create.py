@@ -158,7 +158,7 @@ def test_a_name_is_taken_once():
 # Dying and competing
 
 
-@pytest.mark.parametrize("how", [{"tag": "good"}, {"snapshot": 2}], ids=["tag", "snapshot"])
+@pytest.mark.parametrize("how", first_short([{"tag": "good"}, {"snapshot": 2}]), ids=["tag", "snapshot"])
 def test_a_creation_that_died_is_finished_by_the_next(how):
     whole = {"fix", "fork pin", "readable"}
     died = 0
@@ -216,6 +216,7 @@ def _die(path):
     raise Died(path)
 
 
+@pytest.mark.long
 def test_who_opens_a_branch_while_it_is_made_finds_all_of_it_or_none():
     """The opener stands still before one of its calls, while the creation gets as far as one of its own."""
 

@@ -19,6 +19,7 @@ from tests.branches.creating import FORK_PIN, again, later, paths, pins, tagged
 from tests.support.deaths import Died, calls_of, through
 from tests.support.dying import deaths
 from tests.support.faults import run
+from tests.support.lengths import first_short
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.tables import ids_of, rows, written
 
@@ -136,6 +137,7 @@ def test_a_removal_that_died_is_finished_by_the_next():
     assert died > 8
 
 
+@pytest.mark.long
 def test_maintenance_finishes_a_removal_that_died():
     for left in deaths(branched(), lambda table: table.delete_branch("fix")):
         table = again(left)
@@ -177,7 +179,7 @@ def test_a_read_that_was_planned_ends():
     assert sorted(scan.to_arrow()["id"].to_pylist()) == [0, 1, 2, 100, 101]
 
 
-@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "created again"])
+@pytest.mark.parametrize("make_again", first_short([False, True]), ids=["deleted", "created again"])
 def test_a_paused_writer_finds_out(make_again):
     """At every call of a first commit the branch is deleted, and perhaps made again from the same tag."""
 

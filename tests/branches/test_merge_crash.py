@@ -17,6 +17,7 @@ from tests.support.deaths import calls_of, through
 from tests.support.dying import CHANGING, Died, DyingStorage, copy_of
 from tests.support.faults import FaultyStorage, lose_answer, run
 from tests.support.foreign_expiry import expire_as_others
+from tests.support.lengths import first_short
 from tests.support.writers import Writer
 
 SOME = pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
@@ -83,6 +84,7 @@ def test_what_died_is_no_longer_carried_out_when_something_else_is_wanted():
         assert len(made) == (2 if merged else 1)
 
 
+@pytest.mark.long
 @SOME
 def test_a_merger_that_was_held_up_finds_its_number_taken(every):
     """Another, who wants something else, comes in before any call of this one."""
@@ -139,7 +141,7 @@ COMING = {
 
 
 @SOME
-@pytest.mark.parametrize("what", COMING)
+@pytest.mark.parametrize("what", first_short(COMING, 3))
 def test_whatever_comes_in_between(what, every):
     whole = moved()
     for call, nth in some(merging_calls(whole), 4 * every if every > 1 else 1):
@@ -161,6 +163,7 @@ def test_whatever_comes_in_between(what, every):
         assert sorted(contents(table, "a")) == sorted(expected | {13}), (call, nth)
 
 
+@pytest.mark.long
 @SOME
 def test_an_overwrite_of_main_that_comes_in_between_is_a_conflict_or_comes_after(every):
     whole = moved()
@@ -232,6 +235,7 @@ def test_where_the_log_has_a_gap_since_a_merge_began_nobody_knows():
     raise AssertionError("it never died in the middle")
 
 
+@pytest.mark.long
 def test_where_our_own_expiry_went_on_it_is_known():
     for table in dead(moved()):
         for i in range(4):

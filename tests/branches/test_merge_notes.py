@@ -68,11 +68,13 @@ def uncached(table):
     return through(table)
 
 
+@pytest.mark.long
 def test_one_more_commit_is_merged_at_the_same_cost_however_long_ago_the_branch_began():
     assert cost(merged(150, 150)) <= cost(merged(20, 20)) * 1.05
     assert cost(merged(20, 150)) <= cost(merged(20, 20)) * 1.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", first_short(range(2)))
 def test_random_histories_merge_as_the_oracle_says(eager, used, part):
     for seed in range(40 + 6 * part, 46 + 6 * part):

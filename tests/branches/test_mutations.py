@@ -19,6 +19,7 @@ from anabranch.kernel.provenance import carry, classify, fence, sides
 from anabranch.kernel.provenance.births import Birth
 from anabranch.kernel.provenance.classify import ChangeKind, LastChanges, SnapshotMarks
 from tests.branches.histories import World, Wrong
+from tests.support.lengths import first_short
 
 _SHORT = 10
 _LONG = 150
@@ -222,14 +223,17 @@ def noticed(name, monkeypatch, histories):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "compaction_outputs_do_not_inherit",
-        "compaction_crosses_the_fence",
-        "own_merges_are_changes_of_main",
-        "appends_are_not_carried",
-        "seen_moves_with_taken",
-        "merged_files_keep_their_numbers",
-    ],
+    first_short(
+        [
+            "compaction_outputs_do_not_inherit",
+            "compaction_crosses_the_fence",
+            "own_merges_are_changes_of_main",
+            "appends_are_not_carried",
+            "seen_moves_with_taken",
+            "merged_files_keep_their_numbers",
+        ],
+        2,
+    ),
 )
 def test_the_oracle_notices(name, monkeypatch):
     assert noticed(name, monkeypatch, _SHORT) is not None

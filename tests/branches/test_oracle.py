@@ -21,6 +21,7 @@ def test_random_histories_merge_as_the_oracle_says(part):
     assert sum(world.merges for world in worlds) > 10
 
 
+@pytest.mark.long
 def test_another_engine_expires_without_a_word():
     for seed in range(5000, 5010):
         World(seed, foreign=0.7).run(12)

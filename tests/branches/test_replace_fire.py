@@ -149,8 +149,9 @@ FOUND = (786, 3259)
 @pytest.mark.parametrize(
     "block",
     [
-        range(25),
+        range(10),
         FOUND,
+        pytest.param(range(10, 25), marks=pytest.mark.long),
         *(pytest.param(range(n, n + 250), marks=pytest.mark.long) for n in range(25, 4_025, 250)),
     ],
     ids=str,
@@ -175,6 +176,7 @@ def test_a_run_is_the_same_each_time():
     assert paths(7) == paths(7)
 
 
+@pytest.mark.long
 def test_two_replacements_at_every_call_of_each_other():
     """One is made as a whole in between the calls of another, at each of them."""
     calls = len([c for c in _calls_of_a_replacement() if c.name in DECIDING])

@@ -65,6 +65,7 @@ def test_a_replacement(every):
         assert [group.undoes for group in made] == [None]
 
 
+@pytest.mark.long
 @SOME
 def test_an_undo(every):
     def undone(lake):

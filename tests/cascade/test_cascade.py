@@ -23,6 +23,7 @@ from tests.cascade.story import (
     spoilt,
     values,
 )
+from tests.support.lengths import first_short
 
 NAME = "cascade-db.orders-1"
 ALL = range(8)
@@ -230,11 +231,13 @@ def test_what_no_job_makes_again_is_said_and_waited_for():
 
 @pytest.mark.parametrize(
     ("jobs", "problem"),
-    [
-        ((CLEAN,), "job 'big' made 2 commits of what is taken out, and it is declared in no job file"),
-        ((CLEAN, streaming("big", ["db.clean"], "db.else", even)), "writes 'db.else'"),
-        ((CLEAN, streaming("big", ["db.orders"], "db.big", even)), "no recorded position is certain"),
-    ],
+    first_short(
+        [
+            ((CLEAN,), "job 'big' made 2 commits of what is taken out, and it is declared in no job file"),
+            ((CLEAN, streaming("big", ["db.clean"], "db.else", even)), "writes 'db.else'"),
+            ((CLEAN, streaming("big", ["db.orders"], "db.big", even)), "no recorded position is certain"),
+        ]
+    ),
     ids=["undeclared", "other-sink", "other-source"],
 )
 def test_a_job_that_is_not_as_it_was(jobs, problem):
@@ -309,6 +312,7 @@ def test_corrections_one_after_the_other_are_done_together():
     assert is_corrected(lake, range(6))
 
 
+@pytest.mark.long
 def test_a_correction_that_is_taken_back_is_a_correction_too():
     lake = spoilt()
     wrong = [values(lake, table) for table in ("db.clean", "db.big")]

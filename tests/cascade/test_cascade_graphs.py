@@ -105,6 +105,7 @@ def check(seed):
     assert {table: values(lake, table) for table in graph.tables} == graph.expected()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seeds",
     [range(2), *(pytest.param(range(n, n + 20), marks=pytest.mark.long) for n in range(2, 202, 20))],

@@ -54,6 +54,7 @@ def test_two_corrections_one_after_the_other():
     assert values(lake, "db.both") == RIGHT
 
 
+@pytest.mark.long
 def test_a_correction_made_beside_another_is_not_published_over_it():
     lake, done = spoilt(), []
 
@@ -102,6 +103,7 @@ def test_a_tag_that_is_moved_begins_another_correction():
     assert values(lake, "db.a") == [(i, i if i < 8 else i + 900) for i in range(10)]
 
 
+@pytest.mark.long
 def test_long_tags_that_begin_alike_are_other_corrections():
     lake, tags = spoilt(), [f"before-the-release-of-november-{number}" for number in (1, 2)]
     for snapshot, tag in zip((2, 1), tags, strict=True):

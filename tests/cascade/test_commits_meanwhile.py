@@ -57,6 +57,7 @@ def test_a_main_that_was_replaced_then_stays():
     assert (901, 901) in values(lake, "db.clean")
 
 
+@pytest.mark.long
 def test_who_did_by_hand_what_was_to_be_done_did_not_do_what_came_later():
     lake = spoilt()
     lake.table("db.clean").append(rows(500, 1))

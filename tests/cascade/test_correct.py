@@ -158,7 +158,7 @@ class _KilledError(BaseException):
     pass
 
 
-@pytest.mark.parametrize("last", first_short(range(6), 3))
+@pytest.mark.parametrize("last", first_short(range(6)))
 def test_killed_between_jobs_it_goes_on(last):
     lake = spoilt()
     wrong = found(lake)
@@ -177,6 +177,7 @@ def test_killed_between_jobs_it_goes_on(last):
     assert found(lake) == wanted(8)
 
 
+@pytest.mark.long
 def test_a_second_correction_from_the_same_tag_has_a_name_of_its_own():
     lake = spoilt()
     correct(lake, WRONG)

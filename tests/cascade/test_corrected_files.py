@@ -14,6 +14,7 @@ from anabranch.jobs.state.settle import settle
 from anabranch.jobs.status import JobStatus, State
 from anabranch.lineage.model import SourceInput
 from tests.jobs.world import World
+from tests.support.lengths import first_short
 
 MAIN, OTHER, ASIDE = "load", "load@other", "load@@1"
 
@@ -73,7 +74,7 @@ def story(tmp_path):
     return Story(tmp_path)
 
 
-@pytest.mark.parametrize("place", [MAIN, ASIDE, "@copies/load/q1"])
+@pytest.mark.parametrize("place", first_short([MAIN, ASIDE, "@copies/load/q1"]))
 def test_the_log_of_the_query_that_wrote_says_whether_all_files_are_there(story, place):
     story.read("q1", "a", "b")
     story.leave("q1", place)

@@ -5,6 +5,7 @@ import pytest
 from anabranch.cascade import CascadeOptions, plan_cascade, run_cascade
 from tests.cascade.embedded import run, streaming
 from tests.cascade.story import CHAIN, CLEAN, doubled, even, expected, new_lake, rows, values
+from tests.support.lengths import first_short
 
 DAYS = "id BIGINT NOT NULL, v BIGINT, day INT"
 
@@ -55,7 +56,7 @@ def two_steps(fix):
 WAYS = [by_replacing, by_partition, by_compaction_and_partition, by_rollback_and_partition, two_steps]
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+@pytest.fixture(params=first_short(WAYS, 3), ids=lambda way: way.__name__)
 def corrected(request):
     lake, orders, fix = spoilt(partitioned="replacing" not in request.param.__name__)
     request.param(fix)

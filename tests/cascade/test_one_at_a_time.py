@@ -79,6 +79,7 @@ def test_the_second_process_is_refused_and_follows_when_the_first_is_dead(tmp_pa
     assert again(lake, door).group is None, "nothing is left to do"
 
 
+@pytest.mark.long
 def test_a_thread_of_the_same_process_is_another_one(tmp_path):
     lake, refused = spoilt(tmp_path / "wh", "correct"), []
 
@@ -109,7 +110,7 @@ def test_what_another_one_has_published_while_this_one_waited_is_not_done_again(
     assert len(lake.groups()) == 1
 
 
-@pytest.mark.parametrize("name", ["correct-db.orders-good", "another"])
+@pytest.mark.parametrize("name", first_short(["correct-db.orders-good", "another"]))
 def test_who_holds_it_already_carries_it_out_by_the_same_record(tmp_path, name):
     """A command holds it before it starts Spark. One that holds another correction takes this one besides."""
     lake, held = spoilt(tmp_path / "wh", "correct"), []

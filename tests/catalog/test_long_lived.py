@@ -75,6 +75,7 @@ def test_commits_leave_no_threads_and_no_files_open(tmp_path):
     commits_leave_nothing_behind(tmp_path, 60)
 
 
+@pytest.mark.long
 def test_tables_leave_no_threads_and_no_files_open(tmp_path):
     tables_leave_nothing_behind(tmp_path, 20)
 

@@ -31,7 +31,7 @@ KINDS = {
     "ledger": "**/ledger/*",
     "data": "**/bucket-0/*",
 }
-SHORT = 2
+SHORT = 1
 LONG, LONG_DATA = 1_000, 2_000
 VERBS = {
     "scan": lambda t: t.scan().to_arrow(),

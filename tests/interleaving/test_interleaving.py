@@ -28,7 +28,7 @@ def in_one_thread(monkeypatch):
         monkeypatch.setattr(module, "ThreadPoolExecutor", pools.Inline)
 
 
-@pytest.mark.parametrize(("one", "other"), first_short(SHORT, 3))
+@pytest.mark.parametrize(("one", "other"), first_short(SHORT, 2))
 def test_two_works_at_a_time(one, other):
     number, wrong = tried(one, other, MOST)
     assert number
@@ -43,6 +43,7 @@ def test_any_two_works_at_a_time(one):
     assert wrong == {}
 
 
+@pytest.mark.long
 def test_what_would_be_lost_is_seen(monkeypatch):
     """A tag whose maker does not look whether an expiry has taken what it refers to."""
     monkeypatch.setattr(tags, "check_there", lambda *_: None)

@@ -11,6 +11,7 @@ import pytest
 import anabranch
 from anabranch.kernel.actions.append import Append
 from tests.support.faults import FaultyStorage, lose_answer, lose_request, run
+from tests.support.lengths import first_short
 from tests.support.processes import forking
 from tests.support.tables import ids_of, make_table, rows, written
 
@@ -52,6 +53,7 @@ def _add_columns(url, number, times):
         table.append(rows(100 * number + i, 1))
 
 
+@pytest.mark.long
 def test_processes_change_the_schema_and_append(table, tmp_path):
     with forking(__name__).Pool(3) as pool:
         pool.starmap(_add_columns, [(str(tmp_path), number, 3) for number in range(3)])
@@ -304,7 +306,7 @@ def _change_all(table, faults=()):
     return [call.name for call in storage.calls]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", first_short(["before", "after"]))
 def test_a_writer_that_dies_at_any_call_leaves_a_whole_schema(tmp_path, when):
     def die(path):
         raise _Died

@@ -78,6 +78,7 @@ def _check_answers(appends, condition):
             assert [scan.min(column), scan.max(column)] == expected[2:]
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.lists(ROWS, max_size=4))
 def test_groups_are_those_of_the_rows(appends):

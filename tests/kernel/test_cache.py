@@ -37,6 +37,7 @@ def table():
     return table
 
 
+@pytest.mark.long
 def test_manifest_lists_are_booked_as_what_they_take(table):
     context, cache = with_cache(table)
     snapshots = [*table.snapshots()]
@@ -55,6 +56,7 @@ def test_small_manifests_are_kept_as_they_are_stored(table):
     assert stored + 200 * len(metas) <= cache.used - before <= stored + 1_000 * len(metas)
 
 
+@pytest.mark.long
 def test_a_large_manifest_is_kept_in_one_form_only():
     table = new_table(Clock(), **{"manifest.merge-min-count": "2"})
     rows = pa.table({"id": [*range(1_200)], "p": [f"p{i}" for i in range(1_200)]})

@@ -16,6 +16,7 @@ from anabranch.kernel.commit.commit_message import Rewrite
 from anabranch.kernel.compaction.coordinator import Coordinator, TaskEnd
 from anabranch.kernel.compaction.selection import live_files
 from tests.streaming.history import ROW_BYTES, History
+from tests.support.lengths import first_short
 
 _names = itertools.count()
 OPTIONS = {"target-file-size": "1000 b", "compaction.min.file-num": 3, "compaction.max.file-num": 6}
@@ -84,6 +85,9 @@ def job(request):
     return Job(bucket=request.param)
 
 
+ONE_KIND = pytest.mark.parametrize("job", first_short([1, -1]), ids=["queue", "scalable"], indirect=True)
+
+
 def test_it_starts_with_all_small_files_there_are(job):
     job.append(10, 900, 10)
     job.append(10, 10, 10, 10, 10, partition="b")
@@ -134,6 +138,7 @@ def test_files_of_a_task_that_came_to_nothing_return(job, end):
     assert [len(found.files) for found in again] == [6]
 
 
+@ONE_KIND
 def test_a_task_that_fails_again_and_again_is_tried_less_and_less(job):
     job.append(*[10] * 6)
     tried = []
@@ -187,6 +192,7 @@ def test_a_lone_small_file_is_forgotten_and_found_again_after_a_restart(job):
     assert [len(task.files) for task in job.round()] == [6]
 
 
+@ONE_KIND
 def test_memory_is_bounded_by_what_is_written_to(job):
     for number in range(60):
         job.append(10, partition=f"p{number}")
@@ -282,9 +288,7 @@ def test_it_says_that_the_table_is_gone():
         Coordinator(replace(job.context), {}).observe()
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.long) for s in range(2, 60))]
-)
+@pytest.mark.parametrize("seed", first_short(range(60)))
 def test_random_jobs_leave_a_compact_table(seed):
     """Several commits a round, overwrites, failing and slow workers, restarts; in queues every task is contiguous."""
     rng = random.Random(seed)

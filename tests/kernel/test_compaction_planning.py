@@ -272,6 +272,7 @@ def _check_no_partition_could_be_better(files):
         assert len(small) < 2 or -(-sum(small) // TARGET) >= len(small)
 
 
+@pytest.mark.long
 def test_two_hundred_thousand_files_are_planned_in_well_under_a_second():
     """Of which one in fifty is small, as in a table that is compacted while it is written to."""
     count = 200_000

@@ -49,6 +49,7 @@ def test_manifests_stay_few():
     assert table.scan().to_arrow().num_rows == 60
 
 
+@pytest.mark.long
 def test_deleted_entries_are_dropped_once_they_pile_up():
     table = make_table("memory://dropped", options={"manifest.full-compaction-threshold-size": "1 kb"})
     for i in range(40):

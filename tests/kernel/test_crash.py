@@ -60,10 +60,15 @@ def _check_whole(url, acknowledged, in_doubt):
     return found != certain
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
-def test_killed_at_every_storage_call(tmp_path, when):
+@pytest.mark.parametrize(
+    ("when", "step"),
+    first_short([("after", 3), ("after", 1), ("before", 1)]),
+    ids=["some", "after", "before"],
+)
+def test_killed_at_every_storage_call(tmp_path, when, step):
     calls = [*_calls_of_an_append(tmp_path)]
     assert {"put_object", "put_if_absent", "write"} <= {name for name, _ in calls}
+    calls = calls[::-step]  # the last of them publish
     url = tmp_path / "lake"
     table = make_table(url)
     acknowledged = _begun(table)

@@ -60,6 +60,7 @@ def histories(draw):
     )
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(histories())
 def test_a_filter_on_the_key_finds_what_reading_everything_finds(history):

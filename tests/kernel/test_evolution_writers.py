@@ -86,8 +86,7 @@ def _apply(table, change, layout):
     "layout",
     [
         "scalable",
-        "queue",
-        *(pytest.param(each, marks=pytest.mark.long) for each in ("partitions", "single queue")),
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("queue", "partitions", "single queue")),
     ],
 )
 @pytest.mark.parametrize("name", CHANGES)

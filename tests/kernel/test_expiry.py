@@ -340,7 +340,7 @@ DATA = Path(__file__).parent.parent / "data" / "paimon"
 
 
 @pytest.mark.parametrize(
-    "path", first_short(sorted(DATA.glob("*/*/expected/case.json")), 20), ids=lambda p: p.parent.parent.name
+    "path", first_short(sorted(DATA.glob("*/*/expected/case.json")), 10), ids=lambda p: p.parent.parent.name
 )
 def test_tables_of_other_engines_keep_everything_that_stays_readable(path, tmp_path):
     case = json.loads(path.read_text())

@@ -77,6 +77,7 @@ def test_appending_expires_now_and_then_and_write_only_never(clock):
     assert ids_of(table) == ids_of(writing) == list(range(1, 101))
 
 
+@pytest.mark.long
 def test_jobs_let_go_of_pins_as_expiry_by_hand_does(clock):
     table = new_table(clock, **EXPIRING)
     fill(table, 3, clock=clock, overwrite=True)

@@ -23,6 +23,7 @@ from anabranch.storage.memory import MemoryStorage
 from tests.kernel.expiring import expire_to, fill, ids, new_table, through
 from tests.support.clock import DAY, HOUR, MINUTE, Clock
 from tests.support.faults import fail, run
+from tests.support.lengths import first_short
 from tests.support.reached import reached_paths, stored_paths
 from tests.support.tables import ids_of
 
@@ -69,6 +70,7 @@ def test_ledger_then_snapshots_then_refs_then_files(table, monkeypatch):
     assert find_commit(table.context, identity, table.snapshot, floor).snapshot_id == 1
 
 
+@pytest.mark.long
 def test_the_ledger_stays_small(clock):
     table = new_table(clock, **{"sink.ledger.time-retained": "2 min"})
     floor = SnapshotRef(table.branch_uuid, 0, "")
@@ -300,7 +302,7 @@ def changes_of(table):
     yield "list", seen["list"]
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", first_short(["before", "after"]))
 def test_killed_at_every_storage_call(when, clock):
     whole = new_table(clock)
     fill(whole, 2, overwrite=True)
@@ -380,14 +382,17 @@ def test_what_a_late_writer_left_above_history_does_not_count_as_history(table):
 
 @pytest.mark.parametrize(
     ("to", "seen", "at_once"),
-    [
-        (5, "", 1),
-        (7, "snapshot/snapshot-1", 1),
-        (7, "snapshot/snapshot-7", 1),
-        (3, "", 1),
-        (7, "snapshot/snapshot-1", 64),
-        (7, "snapshot/snapshot-5", 4),
-    ],
+    first_short(
+        [
+            (5, "", 1),
+            (7, "snapshot/snapshot-1", 1),
+            (7, "snapshot/snapshot-7", 1),
+            (3, "", 1),
+            (7, "snapshot/snapshot-1", 64),
+            (7, "snapshot/snapshot-5", 4),
+        ],
+        2,
+    ),
 )
 def test_a_rollback_for_good_while_an_expiry_is_paused_leaves_what_it_goes_to(
     table, to, seen, at_once, monkeypatch
@@ -461,7 +466,7 @@ def test_nobody_begins_anew_while_an_expiry_puts_back_what_a_rollback_for_good_w
     assert ids(left) == [*range(1, 10)]
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.long)])
 def test_an_expiry_meets_a_rollback_for_good_at_any_moment(clock, step):
     """The other way about: the expiry happens while the rollback is paused."""
     for place in range(1, 200, step):

@@ -18,6 +18,7 @@ from tests.kernel.expiring import expire_to, fill, new_table, through
 from tests.support.clock import Clock
 from tests.support.depth import cost_of
 from tests.support.forged import forge_history
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of
 
 
@@ -83,6 +84,7 @@ def test_an_overwrite_of_one_partition_reads_that_partition(way):
     assert ids_of(tables[1]) == [*range(3), *range(4, 60), 77]
 
 
+@pytest.mark.long
 def test_branches_are_looked_at_side_by_side(table):
     fill(table, 6)
     table.create_tag("base", 3)
@@ -103,7 +105,7 @@ def test_versions_of_the_schema_are_read_side_by_side(table):
     assert depth < calls / 2
 
 
-@pytest.mark.parametrize("side", ["main", "branch"])
+@pytest.mark.parametrize("side", first_short(["main", "branch"]))
 def test_a_merge_reads_what_both_did_side_by_side(table, side):
     fill(table, 1)
     table.create_tag("base")

@@ -243,11 +243,12 @@ def _live_through(seed, steps, **how):
     return world
 
 
-@pytest.mark.parametrize("seed", first_short(range(7), 4))
+@pytest.mark.parametrize("seed", first_short(range(7), 2))
 def test_random_histories(seed):
     _live_through(seed, 40)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", first_short(range(3)))
 def test_random_histories_without_any_trouble_lose_no_commit(seed):
     world = _live_through(100 + seed, 40, trouble=0.0)

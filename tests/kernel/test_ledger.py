@@ -9,6 +9,7 @@ from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.ledger import hand_over, recorded_after, tidy
 from tests.support.faults import FaultyStorage, run
+from tests.support.lengths import first_short
 from tests.support.moments import forget
 from tests.support.tables import ids_of, make_table, rows, written
 
@@ -258,7 +259,7 @@ class TornListing(FaultyStorage):
         return [info for info in before if self.inner.exists(info.path)]
 
 
-@pytest.mark.parametrize("repeated", [True, False])
+@pytest.mark.parametrize("repeated", first_short([True, False]))
 def test_a_listing_that_is_torn_by_the_joining_of_pages_refuses_nobody(table, repeated):
     floor = _floor(table)
     _many_pages(table)

@@ -22,12 +22,13 @@ from tests.kernel.leaving import (
 )
 from tests.support.dying import Died, through
 from tests.support.faults import FaultyStorage, run
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of, rows
 
 __all__ = ["table"]
 
 
-@pytest.mark.parametrize("hints", [True, False], ids=["hints", "no hints"])
+@pytest.mark.parametrize("hints", first_short([True, False]), ids=["hints", "no hints"])
 def test_what_another_engine_appended_stays_without_what_was_rolled_back(table, hints):
     leave_foreign(table, roll_back(table))
     if not hints:

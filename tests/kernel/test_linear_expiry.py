@@ -30,6 +30,7 @@ def calls_of_expiry(count):
     return Counter(call.name for call in watched.context.storage.calls)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [400, pytest.param(20_000, marks=pytest.mark.long)])
 def test_calls_grow_with_what_goes_and_stays(size, monkeypatch):
     if size < 4_000:
@@ -45,6 +46,7 @@ def test_snapshots_go_in_batches():
     assert calls["delete_many"] <= 301 // 64 + 5
 
 
+@pytest.mark.long
 def test_small_rounds_read_nothing_again(monkeypatch):
     """As on a full disk, or where more is deleted than memory holds."""
     at_once = through(forged(450))

@@ -181,6 +181,7 @@ sizes = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(steps=steps, options=sizes)
 def test_merging_keeps_what_is_live_and_its_order(steps, options):

@@ -59,7 +59,7 @@ def _files(folder):
     }
 
 
-@pytest.mark.parametrize("act", first_short(ACTS.values(), 13), ids=ACTS)
+@pytest.mark.parametrize("act", first_short(ACTS.values(), 6), ids=ACTS)
 def test_nothing_is_changed(tmp_path, act):
     lake = anabranch.connect(str(tmp_path))
     old = _make(lake, 0)

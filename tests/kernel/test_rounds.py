@@ -88,6 +88,7 @@ def test_an_append_to_an_open_table_takes_five_rounds(far):
     assert far.rounds(lambda: table.append(ROW)) <= 5
 
 
+@pytest.mark.long
 def test_a_history_is_read_side_by_side_the_further_it_is_read(far):
     for _ in range(80):
         far.near.append(ROW)
@@ -100,6 +101,7 @@ def test_a_history_is_read_side_by_side_the_further_it_is_read(far):
     assert far.timing.cost().calls <= 7
 
 
+@pytest.mark.long
 def test_the_first_rows_of_a_backlog_come_after_few_rounds(far):
     for _ in range(80):
         far.near.append(ROW)
@@ -124,6 +126,7 @@ def test_an_expiry_reads_history_and_lists_once(far):
     assert ids_of(table.branch("fix")) == [1] * 48
 
 
+@pytest.mark.long
 def test_a_replacement_reads_mains_history_once(far):
     table = far.with_a_branch(40, 40)
     reads, _ = far.reads(lambda: table.replace_main_branch("fix", force=True))
@@ -137,6 +140,7 @@ def test_a_replacement_reads_mains_history_once(far):
     assert [snapshot.id for snapshot in table.snapshots()] == [*range(48, 0, -1)]
 
 
+@pytest.mark.long
 def test_a_merge_reads_each_change_once_beside_the_others(far):
     table = far.with_a_branch(40, 40)
     reads, done = far.reads(lambda: table.merge_branch("fix"))
@@ -150,6 +154,7 @@ def test_a_merge_reads_each_change_once_beside_the_others(far):
     assert ids_of(table) == [1] * 88
 
 
+@pytest.mark.long
 def test_an_undo_of_a_replacement_waits_for_few_rounds(far):
     table = far.with_a_branch(40, 40)
     table.replace_main_branch("fix", force=True)
@@ -176,6 +181,7 @@ def test_a_near_store_is_asked_one_after_the_other():
     assert near.rounds(lambda: table.scan().plan()) == 6
 
 
+@pytest.mark.long
 def test_what_comes_between_is_seen_as_on_a_near_store(far):
     """Whatever is asked side by side: rows, columns, another main."""
     table = far.lake.table("db.t")

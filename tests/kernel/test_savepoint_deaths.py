@@ -55,10 +55,12 @@ def _days_pass(table):
 @pytest.mark.parametrize(
     ("meanwhile", "refusal"),
     # Lists that are gone before they are read are told as such.
-    [
-        (_expire, anabranch.NotFoundError),
-        (_days_pass, (anabranch.NotFoundError, anabranch.CorruptTableError)),
-    ],
+    first_short(
+        [
+            (_expire, anabranch.NotFoundError),
+            (_days_pass, (anabranch.NotFoundError, anabranch.CorruptTableError)),
+        ]
+    ),
 )
 @pytest.mark.parametrize("when", first_short(["before", "after"]))
 def test_an_expiry_between_any_two_calls_of_a_creation(when, meanwhile, refusal):
@@ -83,7 +85,8 @@ def test_an_expiry_between_any_two_calls_of_a_creation(when, meanwhile, refusal)
     assert set(outcomes) == {"made", "refused"}
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.long
+@pytest.mark.parametrize("when", first_short(["before", "after"]))
 def test_days_pass_between_any_two_calls_of_replacing_a_tag(when):
     outcomes = []
     begun = _overwritten()
@@ -145,7 +148,7 @@ def _with_savepoints():
     return table
 
 
-@pytest.mark.parametrize("number", [2, 3], ids=["one in the middle", "the newest"])
+@pytest.mark.parametrize("number", first_short([2, 3]), ids=["one in the middle", "the newest"])
 def test_dying_at_every_call_of_a_removal(number):
     deaths = 0
     for table, *where in each_death(_with_savepoints, lambda t: t.delete_savepoint(number)):
@@ -176,7 +179,9 @@ def test_dying_on_a_real_disk(tmp_path):
         check_whole(table, rows_of)
 
 
-@pytest.mark.parametrize("fault", [lose_answer, lose_request, no_space], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fault", first_short([lose_answer, lose_request, no_space]), ids=lambda f: f.__name__
+)
 def test_errors_of_the_store(fault):
     for call in ("put", "put_many", "put_if_absent", "delete", "list", "get", "exists"):
         for nth in (1, 2, 3):

@@ -14,6 +14,7 @@ from anabranch.kernel.refs.savepoints import tend
 from tests.kernel.savepointing import after, branch_of, check_settled, check_whole, files_of, fresh
 from tests.support.deaths import through
 from tests.support.faults import run
+from tests.support.lengths import first_short
 from tests.support.moments import copied_history, foreign_savepoint, forget, history, rewrite
 from tests.support.tables import ids_of, rows
 
@@ -184,7 +185,7 @@ def test_a_branch_that_took_over_the_pin_has_the_savepoint(table):
 # At once
 
 
-@pytest.mark.parametrize("store", ["memory", "disk"])
+@pytest.mark.parametrize("store", first_short(["memory", "disk"]))
 def test_many_make_and_remove_savepoints_at_once(store, tmp_path):
     table = copied_history() if store == "memory" else history(tmp_path)
     together = threading.Barrier(4)

@@ -394,7 +394,7 @@ def _foreign():
         yield pytest.param(place, id="/".join(place.parts[-5:-3]))
 
 
-@pytest.mark.parametrize("place", first_short(_foreign(), 20))
+@pytest.mark.parametrize("place", first_short(_foreign(), 10))
 def test_tables_that_others_wrote(place):
     lake = anabranch.connect(str(place.parents[1]))
     try:

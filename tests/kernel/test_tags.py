@@ -449,9 +449,8 @@ WORKS = {
 @pytest.mark.parametrize(
     "work",
     [
-        WORKS["create"],
         WORKS["replace"],
-        *(pytest.param(WORKS[name], marks=pytest.mark.long) for name in ("of a tag", "rename")),
+        *(pytest.param(WORKS[name], marks=pytest.mark.long) for name in ("create", "of a tag", "rename")),
     ],
 )
 def test_an_expiry_between_any_two_calls(work):

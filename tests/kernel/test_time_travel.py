@@ -311,6 +311,7 @@ def _check_against_model(seed):
         )
 
 
+@pytest.mark.long
 def test_the_rule_is_the_model():
     for seed in range(80):
         _check_against_model(seed)

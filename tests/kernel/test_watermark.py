@@ -402,6 +402,7 @@ def _check_history(seed):
         assert before is None or expected >= before
 
 
+@pytest.mark.long
 def test_histories_agree_with_the_definition():
     for seed in range(25):
         _check_history(seed)

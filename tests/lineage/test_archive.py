@@ -209,6 +209,7 @@ def test_what_is_rolled_back_for_good_is_forgotten():
     assert sorted(number for _, number, _ in kept(table)) == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_wherever_it_dies_the_past_below_stays_and_repeating_it_forgets():
     table = table_with(5)
     table.create_tag("good", 2)

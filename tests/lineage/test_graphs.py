@@ -195,7 +195,7 @@ def check_seed(seed, *, asks_index=True):
         assert everything(known.store) == said
 
 
-@pytest.mark.parametrize("seed", first_short(range(5), 2))
+@pytest.mark.parametrize("seed", first_short(range(5)))
 def test_answers_are_exact(seed):
     check_seed(seed, asks_index=seed < 2)
 

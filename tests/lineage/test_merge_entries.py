@@ -128,6 +128,7 @@ def test_a_replacement_by_a_commit_names_the_branch_as_a_merge_does():
     assert offsets(entry) == [(100, 200)]
 
 
+@pytest.mark.long
 def test_a_merge_that_was_interrupted_says_the_same_as_one_that_was_not():
     whole, fix = parted()
     read(fix, [10], 100, 200)

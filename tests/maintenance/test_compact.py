@@ -73,6 +73,10 @@ def table(request):
     return new_table(options=request.param)
 
 
+ONE_KIND = pytest.mark.parametrize(
+    "table", first_short([QUEUE, EAGER]), ids=["queue", "scalable"], indirect=True
+)
+
 # What it does
 
 
@@ -232,7 +236,7 @@ def _opened(folder, tmp_path):
     return anabranch.connect(str(tmp_path / "w")).table(case["table"])
 
 
-@pytest.mark.parametrize("folder", first_short(_foreign(), 8))
+@pytest.mark.parametrize("folder", first_short(_foreign(), 4))
 def test_tables_that_others_wrote_keep_their_rows(folder, tmp_path):
     table = _opened(folder, tmp_path)
     before, files = _in_read_order(table), file_count(table)
@@ -490,6 +494,7 @@ def test_killed_at_every_storage_call(tmp_path, options, when, every):
 # Going on for ever
 
 
+@ONE_KIND
 def test_a_job_keeps_a_table_compact_while_it_is_written(table):
     coordinator = Coordinator(table.context, {})
     written, most = 0, 0
@@ -504,6 +509,7 @@ def test_a_job_keeps_a_table_compact_while_it_is_written(table):
     assert coordinator.files < 12
 
 
+@ONE_KIND
 def test_a_job_goes_on_after_failures(table):
     coordinator = Coordinator(table.context, {})
     rng = random.Random(1)

@@ -25,7 +25,7 @@ def s3_server(tmp_path_factory):
         yield server
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(params=["local", pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.long])])
 def lake(request, tmp_path):
     """Where a warehouse is, and the options to reach it."""
     if request.param == "local":

@@ -377,6 +377,7 @@ def test_histories_hold_what_they_are_about():
     assert done["expire"] > 5
 
 
+@pytest.mark.long
 def test_a_history_is_determined_by_its_seed():
     first, second = (live_through(7, 16) for _ in range(2))
     assert first.done == second.done

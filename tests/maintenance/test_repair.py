@@ -11,6 +11,7 @@ from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.repair.found import Kind
 from tests.support.dying import Died, through
 from tests.support.faults import FaultyStorage, run
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of, make_table, rows
 
 ALL = [0, 1, 2, 3, 4]
@@ -100,6 +101,7 @@ def test_a_leftover_above_the_newest(table):
     _check_mended(table, [0, 1, 2])
 
 
+@pytest.mark.long
 def test_another_engines_leftover_keeps_its_rows(table):
     faults = [
         run(
@@ -119,7 +121,7 @@ def test_another_engines_leftover_keeps_its_rows(table):
     _check_mended(table, [0, 1, 2, 50])
 
 
-@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize("number", first_short([3, 4]))
 def test_a_snapshot_between_others_was_deleted(table, number):
     """3 is held by a tag; of 4 nothing is left but its neighbours."""
     table.context.storage.delete(f"snapshot/snapshot-{number}")
@@ -167,7 +169,7 @@ def test_what_was_added_and_compacted_since_is_not_added_again(table):
 
 @pytest.mark.parametrize("expired", [False, True])
 @pytest.mark.parametrize(
-    "left", [lambda raw: raw[: len(raw) // 2], lambda _: b"", lambda raw: bytes(len(raw))]
+    "left", first_short([lambda raw: raw[: len(raw) // 2], lambda _: b"", lambda raw: bytes(len(raw))])
 )
 def test_the_newest_snapshot_is_damaged_and_nothing_holds_it(table, left, expired):
     """As a loss of power leaves it."""
@@ -222,6 +224,7 @@ def test_another_engine_put_the_branch_in_the_place_of_main(table):
     _check_mended(table, [0, 1, 2, 30])
 
 
+@pytest.mark.long
 def test_another_engine_copied_the_snapshots_of_the_branch_over_those_of_main(table):
     """As pypaimon's fast-forward does: no snapshot of main goes, and no schema comes with those of the branch."""
     storage = table.context.storage
@@ -282,6 +285,7 @@ def replaced(table):
     return table
 
 
+@pytest.mark.long
 def test_the_branch_that_is_main_was_renamed(replaced):
     root = _root(replaced)
     os.rename(f"{root}/branch/branch-fix", f"{root}/branch/branch-other")
@@ -295,6 +299,7 @@ def test_the_branch_that_is_main_was_deleted(replaced):
     _check_mended(replaced, [0, 1, 2, 30, 31])
 
 
+@pytest.mark.long
 def test_another_engine_copied_main_over_what_was_main_before(replaced):
     """pypaimon's fast-forward to the branch that is main: what was replaced is overwritten, main is as it was."""
     storage = replaced.context.storage

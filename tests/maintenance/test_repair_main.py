@@ -10,6 +10,7 @@ import anabranch
 from anabranch.format.records.main_pointer import MainPointer
 from anabranch.kernel.repair.found import Kind
 from tests.maintenance.replaced_main import READS, fresh, kinds, maker, ready, rows
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of
 
 
@@ -23,7 +24,7 @@ def made(tmp_path):
     return maker(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["", "savepoint", "other"])
+@pytest.mark.parametrize("how", first_short(["", "savepoint", "other"]))
 def test_a_main_that_was_dropped_on_purpose_is_no_damage(made, root, how):
     table = made(retained="0 ms", savepoint=how == "savepoint", other=how == "other")
     assert kinds(table) == set()
@@ -63,7 +64,7 @@ def test_the_drop_of_a_main_that_died_is_no_damage(made, root):
     assert os.listdir(f"{root}/snapshot") == ["snapshot-4"]
 
 
-@pytest.mark.parametrize("proof", ["copy", "hint"])
+@pytest.mark.parametrize("proof", first_short(["copy", "hint"]))
 @pytest.mark.parametrize("dropped", [False, True], ids=["kept", "dropped"])
 def test_the_record_of_what_is_main_was_lost(made, root, dropped, proof):
     table = made(retained="0 ms" if dropped else "1 d")
@@ -97,7 +98,7 @@ def test_the_record_of_what_is_main_was_lost(made, root, dropped, proof):
     assert [o["operation"] for o in log].count("replaced_main") == 1
 
 
-@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize("lost", first_short([1, 2]))
 def test_one_of_several_records_was_lost(made, root, lost):
     table = made()
     table.create_tag("later")
@@ -115,6 +116,7 @@ def test_one_of_several_records_was_lost(made, root, lost):
     assert kinds(table) == set()
 
 
+@pytest.mark.long
 def test_a_record_in_the_middle_was_lost(made, root):
     """The newest says what main is; upkeep waits for the others."""
     table = made()
@@ -170,7 +172,7 @@ def _tear(root, keep, number=1):
     os.truncate(f"{root}/branch/MAIN-{number}", keep)
 
 
-@pytest.mark.parametrize("keep", [0, 45])
+@pytest.mark.parametrize("keep", first_short([0, 45]))
 def test_a_torn_record_without_a_copy_is_named_and_made_again(made, root, keep):
     table = made()
     expected = ids_of(table)
@@ -207,7 +209,7 @@ def test_branches_are_read_by_name_while_the_record_is_torn(made, root):
     assert ids_of(fresh(table).branch("fix")) == [0, 1, 2, 30, 31, 32]
 
 
-@pytest.mark.parametrize("keep", [0, 40])
+@pytest.mark.parametrize("keep", first_short([0, 40]))
 def test_a_torn_record_that_main_stays(made, root, keep):
     """Someone decided so when the one who replaced main had died, and wrote on."""
     table = made()
@@ -226,6 +228,7 @@ def test_a_torn_record_that_main_stays(made, root, keep):
     assert ids_of(fresh(table)) == [0, 1, 2, 99, 100]
 
 
+@pytest.mark.long
 def test_a_torn_record_below_the_newest(made, root):
     """The newest says what main is; upkeep waits for the other."""
     table = made()

@@ -8,6 +8,7 @@ import pytest
 
 import anabranch
 from tests.maintenance.replaced_main import fresh
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of, make_table, rows
 
 
@@ -97,7 +98,7 @@ def _overwritten(table):
     return fresh(table)
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["an older one", "the newest"])
+@pytest.mark.parametrize("number", first_short([1, 2]), ids=["an older one", "the newest"])
 def test_a_savepoint_whose_file_somebody_deleted(table, root, number):
     table = _overwritten(table)
     os.unlink(f"{root}/savepoint/savepoint-{number}")
@@ -133,7 +134,7 @@ def test_a_deleted_savepoint_is_not_made_again(table, root):
     assert [s.id for s in fresh(table).savepoints()] == [2, 3]
 
 
-@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("pinned", first_short([True, False]))
 def test_a_savepoint_that_names_no_list_of_the_table(table, root, pinned):
     table = _overwritten(table)
     path = f"{root}/savepoint/savepoint-1"

@@ -127,7 +127,7 @@ def test_a_branch_of_which_nothing_tells_who_it_is_can_be_deleted(table):
             "savepoint/savepoint-1",
             "snapshot/snapshot-5",
         ],
-        3,
+        2,
     ),
 )
 def test_what_something_else_holds_too_is_made_again(table, pattern):
@@ -222,7 +222,7 @@ def test_a_damaged_consumer(table, verb):
             "lineage/history-*",
             "branch/FIELD-IDS-1",
         ],
-        3,
+        2,
     ),
 )
 def test_records_are_made_again_or_put_aside(table, pattern):
@@ -250,6 +250,7 @@ def test_the_seal_of_a_replacement_that_is_decided(table):
     assert ids_of(_fresh(table)) == ALL
 
 
+@pytest.mark.long
 def test_records_of_a_main_that_was_replaced(table):
     """Exactly-once in the table's own folder, and the end of a merge into what was main."""
     _fresh(table).expire_snapshots(retain_max=3)
@@ -262,7 +263,7 @@ def test_records_of_a_main_that_was_replaced(table):
     assert _fresh(table).verify(deep=True).ok
 
 
-@pytest.mark.parametrize("key", ["merge", "snapshot", "replaced", "theirs"])
+@pytest.mark.parametrize("key", first_short(["merge", "snapshot", "replaced", "theirs"]))
 def test_an_end_of_a_merge_that_leaves_something_unsaid(table, key):
     """What is missing would be taken for abandoned, or for appended, and later merges refused for what is not so."""
     path, storage = "branch/branch-b1/MERGE-1.done", table.context.storage
@@ -282,7 +283,7 @@ def test_an_end_of_a_merge_that_leaves_something_unsaid(table, key):
     assert ids_of(_fresh(table)) == sorted([*ALL, 60])
 
 
-@pytest.mark.parametrize("is_dropped", [True, False])
+@pytest.mark.parametrize("is_dropped", first_short([True, False]))
 def test_what_becomes_of_a_replaced_main(table, is_dropped):
     _fresh(table).delete_branch("b1")
     _fresh(table).create_branch("b2", "good")
@@ -304,7 +305,7 @@ def test_what_becomes_of_a_replaced_main(table, is_dropped):
         assert ids_of(_fresh(table).branch("main@1")) == ALL
 
 
-@pytest.mark.parametrize("path", ["branch/MAIN-1", "lineage/main-1"])
+@pytest.mark.parametrize("path", first_short(["branch/MAIN-1", "lineage/main-1"]))
 def test_the_record_of_which_branch_is_main(table, path):
     _fresh(table).create_branch("b2", "good")
     _fresh(table).branch("b2").append(rows(70, 1))
@@ -322,12 +323,14 @@ def test_the_record_of_which_branch_is_main(table, path):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "snapshot/snapshot-3",
-        "tag/tag-anabranch-savepoint-1",
-        "branch/branch-b1/MERGE-1",
-        "branch/branch-b1/FORK",
-    ],
+    first_short(
+        [
+            "snapshot/snapshot-3",
+            "tag/tag-anabranch-savepoint-1",
+            "branch/branch-b1/MERGE-1",
+            "branch/branch-b1/FORK",
+        ]
+    ),
 )
 def test_what_a_later_version_wrote_is_left_alone(table, path):
     content = json.loads(table.context.storage.get(path))
@@ -339,6 +342,7 @@ def test_what_a_later_version_wrote_is_left_alone(table, path):
     assert json.loads(table.context.storage.get(path))["version"] == 99
 
 
+@pytest.mark.long
 def test_an_announcement_of_which_nothing_was_decided(table):
     table.context.storage.put("branch/SEAL-1", b"{")
     assert _paths(table) == ["branch/SEAL-1"]
@@ -357,7 +361,7 @@ def test_the_log_of_what_is_gone(table):
     assert {row["problem"] for row in _fresh(table).system("branches_log").to_pylist()} <= {None}
 
 
-@pytest.mark.parametrize("key", ["commitIdentifier", "timeMillis"])
+@pytest.mark.parametrize("key", first_short(["commitIdentifier", "timeMillis"]))
 def test_a_tag_of_ours_that_can_be_parsed_and_says_something_else(table, key):
     path = "branch/branch-b1/tag/tag-anabranch-merge-1"
     content = json.loads(table.context.storage.get(path))

@@ -86,6 +86,7 @@ def test_rows_stay_and_files_are_skipped(strategy):
         assert share_read(table, f"a BETWEEN {5 * 10**8} AND {51 * 10**7} AND b > 1e19") < 0.15
 
 
+@pytest.mark.long
 def test_texts_and_nulls_are_found_without_the_other_files():
     table = appended(new_table())
     table.sort_compact(["s", "a"])
@@ -102,6 +103,7 @@ def test_one_column_may_be_given_as_text():
     assert found == sorted(found, key=lambda value: (value is not None, value or 0))
 
 
+@pytest.mark.long
 def test_only_the_partitions_that_were_named():
     table = new_table(partition_by=["p"])
     for p in range(3):
@@ -156,7 +158,7 @@ def expire_all(table):
         lambda table: table.alter().set_option("target-file-size", "8 kb").apply(),
         lambda table: table.alter().rename_column("a", "x").rename_column("b", "a").rename_column("x", "b").apply(),
         expire_all,
-    ], 3),
+    ], 2),
     ids=["columns", "strategy", "size", "overwrite", "append", "option", "renaming", "expiry"],
 )  # fmt: skip
 def test_what_was_sorted_otherwise_or_changed_since_is_sorted_again(meanwhile):
@@ -213,7 +215,7 @@ def _foreign():
         yield pytest.param(path.parent.parent, id=f"{writer}-{case}", marks=marks)
 
 
-@pytest.mark.parametrize("folder", first_short(_foreign(), 4))
+@pytest.mark.parametrize("folder", first_short(_foreign(), 2))
 def test_tables_that_others_wrote_keep_their_rows(folder, tmp_path):
     case = json.loads((folder / "expected" / "case.json").read_text())
     shutil.copytree(folder / "warehouse", tmp_path / "w")
@@ -358,7 +360,7 @@ def _sort_and_die(path, call, nth):
 
 
 @pytest.mark.parametrize(
-    ("call", "nth"), first_short([("open_output", 1), ("write", 4), ("put_many", 1), ("put_if_absent", 1)], 2)
+    ("call", "nth"), first_short([("open_output", 1), ("write", 4), ("put_many", 1), ("put_if_absent", 1)])
 )
 def test_killed_in_the_middle_nothing_is_lost_and_the_next_finishes(call, nth, tmp_path):
     table = appended(new_table(str(tmp_path)), 2000)

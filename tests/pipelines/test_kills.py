@@ -22,6 +22,7 @@ SEEDS = (2, 6, 16, 81)
 """With lookups, unions, batch jobs and jobs that are different each time."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     ("seed", "points"),

@@ -35,7 +35,7 @@ def long_table(count):
     return table
 
 
-@pytest.mark.parametrize("limits", [UNLIMITED, Limits(files=40)], ids=["unlimited", "limited"])
+@pytest.mark.parametrize("limits", first_short([UNLIMITED, Limits(files=40)]), ids=["unlimited", "limited"])
 def test_a_backlog_is_asked_for_side_by_side(limits):
     files = []
 
@@ -95,7 +95,7 @@ def busy_table(**options):
     "asked", first_short([{}, {"scan.plan-sort-partition": "true"}]), ids=["plain", "sorted"]
 )
 @pytest.mark.parametrize(
-    "options", first_short([{}, {"bucket": "3", "bucket-key": "id"}, {"bucket": "1"}], 2), ids=str
+    "options", first_short([{}, {"bucket": "3", "bucket-key": "id"}, {"bucket": "1"}]), ids=str
 )
 @pytest.mark.parametrize("policy", ["added", "changes", "skip"])
 def test_many_snapshots_planned_together_have_the_files_of_each_alone(options, asked, policy):

@@ -9,6 +9,7 @@ from anabranch.streaming.feed import Feed
 from anabranch.streaming.limits import Limits
 from anabranch.streaming.offsets import BEGINNING, Position
 from tests.streaming.history import ROW_BYTES, History, names
+from tests.support.lengths import first_short
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_limits_cut_inside_of_a_snapshot_and_count_rows_and_bytes(history):
     assert source.advance(BEGINNING, Limits(rows=1)).files == 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_short(range(4), 2))
 def test_any_steps_deliver_every_file_once_in_order(history, seed):
     chance = random.Random(seed)
     written = 0

@@ -173,6 +173,7 @@ limits = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     seed=st.integers(0, 10**6),

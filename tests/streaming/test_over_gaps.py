@@ -272,6 +272,7 @@ def play(seeds):
     return gaps, told
 
 
+@pytest.mark.long
 def test_random_histories():
     gaps, told = play(range(2))
     assert gaps >= 2, "streams went over gaps"
