@@ -73,6 +73,7 @@ def aside(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.long
 def test_memory_is_bounded_by_putting_rows_aside(aside):
     table = many_partitions()
     context = context_of(MANY, options=bounded(40_000))
@@ -84,6 +85,7 @@ def test_memory_is_bounded_by_putting_rows_aside(aside):
     assert list(aside.iterdir()) == []
 
 
+@pytest.mark.long
 def test_rows_that_may_not_wait_on_disk_are_written_earlier():
     table = many_partitions()
     storage = MemoryStorage()

@@ -10,6 +10,7 @@ from anabranch.cli.main import run
 from tests.cascade.embedded import SCHEMA
 from tests.cascade.embedded import run as run_embedded
 from tests.cascade.story import CHAIN, correct, rows
+from tests.support.lengths import first_short
 
 JOBS = """
 import anabranch
@@ -70,7 +71,7 @@ def test_a_plan_is_told_with_what_comes_next(cli, tmp_path):
     assert [step["table"] for step in found["steps"]] == ["db.clean", "db.big"]
 
 
-@pytest.mark.parametrize("verb", ["cascade", "correct"])
+@pytest.mark.parametrize("verb", first_short(["cascade", "correct"]))
 def test_where_checkpoints_are_is_said_as_to_run(cli, lake, tmp_path, verb):
     lake.table("db.orders").create_tag("start", 1)
     what = ["db.orders", *(["--from-tag", "start"] if verb == "correct" else [])]
@@ -128,6 +129,7 @@ def test_a_command_of_the_user_is_told(cli, lake, tmp_path):
     assert "its quotes" in cli("db.orders", "--run", "--hook", "'", code=2), "before anything is done"
 
 
+@pytest.mark.long
 def test_one_table_alone_is_taken_back_where_that_is_said(cli, lake):
     run_cascade(lake, "db.orders", CHAIN, runner=run_embedded)
     assert "is now main" in cli("db.clean", "--alone", "--yes", verb="undo-replace")

@@ -16,6 +16,7 @@ from anabranch.cli.main import run
 from anabranch.doctor.machine import Examination, examine
 from anabranch.runtime import SYSTEM, SystemClock
 from anabranch.storage import open_storage
+from tests.support.lengths import first_short
 from tests.support.s3 import running_s3
 from tests.support.s3_proxy import proxy_before
 
@@ -118,12 +119,14 @@ def test_an_object_store(doctor, place, server):
 @pytest.mark.s3
 @pytest.mark.parametrize(
     ("change", "cause", "remedy"),
-    [
-        ({"s3.secret-key": "other"}, "the secret key does not belong to the access key", "s3.secret-key"),
-        ({"s3.access-key": "nobody"}, "the store does not know the access key", "s3.access-key"),
-        ({"s3.endpoint": "http://127.0.0.1:1"}, "nobody listens at 127.0.0.1:1", "s3.endpoint"),
-        ({"s3.endpoint": "http://no-such-host.invalid"}, "there is no host of the name", "s3.endpoint"),
-    ],
+    first_short(
+        [
+            ({"s3.secret-key": "other"}, "the secret key does not belong to the access key", "s3.secret-key"),
+            ({"s3.access-key": "nobody"}, "the store does not know the access key", "s3.access-key"),
+            ({"s3.endpoint": "http://127.0.0.1:1"}, "nobody listens at 127.0.0.1:1", "s3.endpoint"),
+            ({"s3.endpoint": "http://no-such-host.invalid"}, "there is no host of the name", "s3.endpoint"),
+        ]
+    ),
 )
 def test_a_store_that_is_not_reached(doctor, place, server, change, cause, remedy):
     found = doctor(place, options={**server.options, **change}, code=1)

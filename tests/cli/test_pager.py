@@ -5,6 +5,7 @@ import json
 import pytest
 
 import anabranch
+from tests.support.lengths import first_short
 from tests.support.terminals import on_terminal
 
 LINES = 12
@@ -39,7 +40,7 @@ def test_a_long_list_goes_to_the_pager_whole_and_a_short_one_does_not(warehouse,
     assert (code, len(shown.splitlines()), kept.exists()) == (0, 21, False)
 
 
-@pytest.mark.parametrize(("words", "pager"), [(["--no-pager"], "false"), ([], "")])
+@pytest.mark.parametrize(("words", "pager"), first_short([(["--no-pager"], "false"), ([], "")]))
 def test_who_wants_no_pager_gets_none(warehouse, words, pager):
     code, shown = paged(warehouse, *words, "snapshots", "db.t", pager=pager)
     assert (code, len(shown.splitlines())) == (0, 21)
@@ -53,12 +54,14 @@ def test_json_and_commands_that_change_something_are_not_paged(warehouse):
     assert "good" in shown
 
 
+@pytest.mark.long
 def test_a_pager_that_is_left_early_is_no_error(warehouse):
     code, shown = paged(warehouse, "files", "db.t", pager="head -n 1")
     assert code == 0
     assert len(shown.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_what_is_said_beside_a_list_stands_below_it(warehouse, tmp_path):
     kept = tmp_path / "paged"
     code, shown = paged(warehouse, "read", "db.t", "--limit", "15", pager=f"cat > {kept}")
@@ -66,13 +69,14 @@ def test_what_is_said_beside_a_list_stands_below_it(warehouse, tmp_path):
     assert kept.read_text().splitlines()[-1] == "(the first 15 rows; --limit all shows all)"
 
 
+@pytest.mark.long
 def test_an_error_comes_after_the_pager_is_left(warehouse):
     code, shown = paged(warehouse, "snapshots", "db.nope", pager="false")
     assert code == 1
     assert "db.nope" in shown
 
 
-@pytest.mark.parametrize("lines", [4, LINES, 60])
+@pytest.mark.parametrize("lines", first_short([4, LINES, 60]))
 def test_rows_and_what_is_said_beside_them_are_paged(warehouse, lines):
     code, shown = paged(warehouse, "read", "db.t", "--limit", "3", pager="cat -u", lines=lines)
     assert code == 0, shown

@@ -50,11 +50,14 @@ def test_closed_streams_lead_nowhere(shell, table, closed):
     assert ids(table) == [3]
 
 
+@pytest.mark.long
 def test_an_error_keeps_its_exit_code_where_nobody_hears_it(shell):
     assert shell("read db.t --filter 'nope = 1'", ">&- 2>&-").returncode == 2
 
 
-@pytest.mark.parametrize("words", ["append db.t - --format csv", "append db.t - --format json", "sql -f -"])
+@pytest.mark.parametrize(
+    "words", first_short(["append db.t - --format csv", "append db.t - --format json", "sql -f -"])
+)
 def test_a_closed_standard_input_is_named(shell, table, words):
     done = shell(words, "<&-")
     assert done.returncode == 2
@@ -82,6 +85,7 @@ def test_what_was_done_is_not_taken_for_failed_where_its_output_is_lost(shell, t
     assert (ids(table), list(table.tags())) == ([3], ["g"])
 
 
+@pytest.mark.long
 @needs_full
 def test_work_goes_on_to_its_end_where_its_output_is_lost_on_the_way(shell, table):
     for n in range(2):

@@ -316,6 +316,7 @@ def test_columns_encode_as_rows_do(table: tuple[list[DataType], list[tuple[Any, 
         assert encoded.row(index) == encode_row(types, values, reserve_nulls=reserve)
 
 
+@pytest.mark.long
 @given(st.data())
 def test_wide_rows_encode_by_column(data: st.DataObject):
     types: list[DataType] = [BooleanType()] * data.draw(st.integers(50, 140))

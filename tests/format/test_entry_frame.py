@@ -69,6 +69,7 @@ def test_merged_is_a_walk_over_the_entries(entries):
             assert frame.live().to_entries() == expected
 
 
+@pytest.mark.long
 @given(EVENTS, st.integers(0, 25))
 def test_merging_a_part_first_changes_nothing(entries, cut):
     first, rest = EntryFrame.from_entries(entries[:cut]), EntryFrame.from_entries(entries[cut:])

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from anabranch.jobs.signals import interruptible, stopping
+from tests.support.lengths import first_short
 
 CHILD = """
 import os, signal, sys, threading, time
@@ -82,11 +83,13 @@ def started(endpoint, seconds, scene, waits_for, ignored=None):
 
 @pytest.mark.parametrize(
     ("scene", "ignored"),
-    [
-        ("running", None),
-        ("beginning", None),
-        pytest.param("beginning", signal.SIGINT, id="begun in the background by a shell"),
-    ],
+    first_short(
+        [
+            ("running", None),
+            ("beginning", None),
+            pytest.param("beginning", signal.SIGINT, id="begun in the background by a shell"),
+        ]
+    ),
 )
 def test_a_second_signal_ends_what_waits_for_a_store_that_never_answers(silent, scene, ignored):
     endpoint, held = silent
@@ -102,6 +105,7 @@ def test_a_second_signal_ends_what_waits_for_a_store_that_never_answers(silent, 
         assert "ended without an answer" in child.stderr.read()
 
 
+@pytest.mark.long
 def test_what_a_second_signal_ends_is_not_ended_for_it(silent):
     with started(silent[0], 10.0, "running", "signals") as child:
         for _ in range(2):
@@ -111,6 +115,7 @@ def test_what_a_second_signal_ends_is_not_ended_for_it(silent):
         assert child.stdout.read() == "over\n"
 
 
+@pytest.mark.long
 def test_what_nohup_has_started_outlives_its_terminal(silent):
     with started(silent[0], 1.0, "running", "signals", signal.SIGHUP) as child:
         for _ in range(3):

@@ -17,6 +17,7 @@ from anabranch.jobs.failure import JobFailedError
 from anabranch.jobs.status import Activity, State
 from anabranch.jobs.task import Policy
 from tests.jobs.supervising import Story, failing
+from tests.support.lengths import first_short
 
 
 def ending(fake):
@@ -164,12 +165,16 @@ def test_doubt_ends():
 
 @pytest.mark.parametrize(
     "error",
-    [
-        AWAY,
-        NotFoundError("there is no warehouse"),
-        Exception("Job aborted: SparkException: Python worker failed to connect back.\n\tat org.apache..."),
-        Exception("java.io.IOException: No space left on device"),
-    ],
+    first_short(
+        [
+            AWAY,
+            NotFoundError("there is no warehouse"),
+            Exception(
+                "Job aborted: SparkException: Python worker failed to connect back.\n\tat org.apache..."
+            ),
+            Exception("java.io.IOException: No space left on device"),
+        ]
+    ),
 )
 def test_what_may_pass_is_tried_for_as_long_as_the_process_lives(error):
     story = Story(most=2, longest_passing_pause=200.0).job("a", *[failing(error)] * 30, None).job("b")

@@ -13,6 +13,7 @@ import pytest
 import anabranch
 import anabranch.spark
 from anabranch.verbs.registry import PROCEDURES
+from tests.support.lengths import first_short
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -38,6 +39,7 @@ def test_the_version_stands_in_one_place():
     )
 
 
+@pytest.mark.long
 def test_the_first_example_runs(tmp_path):
     done = _run("examples/first_table.py", str(tmp_path / "warehouse"))
     assert done.returncode == 0, done.stderr
@@ -106,7 +108,9 @@ def test_no_module_takes_the_place_of_a_public_name(package):
 
 @pytest.mark.parametrize(
     ("imported", "name"),
-    [("anabranch", "anabranch.spark.session"), ("anabranch.spark", "anabranch.spark.kafka.register")],
+    first_short(
+        [("anabranch", "anabranch.spark.session"), ("anabranch.spark", "anabranch.spark.kafka.register")]
+    ),
 )
 def test_names_of_the_documentation_are_there_after_one_import(imported, name):
     assert _run("-c", f"import {imported}; print(callable({name}))").stdout.strip() == "True"

@@ -50,6 +50,7 @@ def make(url, options):
     table.append([{"id": 0}, {"id": 1}])
 
 
+@pytest.mark.long
 def test_a_process_forked_before_the_first_read_reads(local):
     done = forked(*local, before="")
     assert (done.returncode, done.stdout) == (0, "1 rows\n1 rows in the parent\n"), done.stderr

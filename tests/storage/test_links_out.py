@@ -108,6 +108,7 @@ def test_a_planted_link_that_is_changed_while_it_is_judged_shows_nothing(places,
         assert found in (None, b"decoy"), f"changed after call {first}"
 
 
+@pytest.mark.long
 def test_nor_one_that_is_changed_and_put_back(places, monkeypatch):
     file = places / "store/d/x"
     storage = LocalStorage(places / "store")

@@ -44,6 +44,7 @@ def python(code, *args, under=(), **how):
     )
 
 
+@pytest.mark.long
 def test_of_eight_processes_exactly_one_wins_every_round(tmp_path):
     rounds, me = 100, range(8)
     code = """
@@ -146,7 +147,7 @@ MORE_MOMENTS = {
 
 
 @needs_strace
-@pytest.mark.parametrize("write", first_short(WRITES, 5))
+@pytest.mark.parametrize("write", first_short(WRITES, 3))
 @pytest.mark.parametrize(
     "moment", [*MOMENTS, *(pytest.param(name, marks=pytest.mark.long) for name in MORE_MOMENTS)]
 )
@@ -173,7 +174,7 @@ def test_a_process_killed_at_any_moment_leaves_the_whole_object_or_none(tmp_path
 
 
 @needs_strace
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("write", first_short(WRITES))
 def test_a_name_that_could_not_be_synced_leaves_the_outcome_open(tmp_path, write):
     LocalStorage(tmp_path).put("folder/other", b"")
     # The syncs are of the folder above (twice, to be sure of the folders), of the file, of its name.
@@ -191,7 +192,7 @@ except StorageError as error:
 
 
 @needs_strace
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("write", first_short(WRITES))
 def test_a_file_that_could_not_be_synced_never_appears(tmp_path, write):
     LocalStorage(tmp_path).put("folder/other", b"")
     under = [STRACE, "-f", "-o", "/dev/null", "-e", "inject=fsync:error=EIO:when=3"]

@@ -9,6 +9,7 @@ import pytest
 import anabranch
 from anabranch.arrow import reader
 from anabranch.errors import InvalidInputError, NotFoundError, OptionError, SqlError, UnsupportedFeatureError
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of, make_table, rows
 
 
@@ -46,7 +47,7 @@ RANGES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), RANGES)
+@pytest.mark.parametrize(("text", "expected"), first_short(RANGES, 3))
 def test_every_way_gives_the_same_rows(lake, table, text, expected):
     start, end = (int(end) if end.isdecimal() else end for end in text.split(","))
     assert sorted(table.changes(start, end).to_arrow()["id"].to_pylist()) == expected
@@ -67,14 +68,17 @@ def test_every_way_gives_the_same_rows(lake, table, text, expected):
 
 @pytest.mark.parametrize(
     "call",
-    [
-        "('db.t', 1)",
-        "(db.t, 1, 2)",
-        "('db.t', 1 + 1, 2)",
-        "('db..t', 1, 2)",
-        "('', 1, 2)",
-        "('db.t', 'it''s', 2)",
-    ],
+    first_short(
+        [
+            "('db.t', 1)",
+            "(db.t, 1, 2)",
+            "('db.t', 1 + 1, 2)",
+            "('db..t', 1, 2)",
+            "('', 1, 2)",
+            "('db.t', 'it''s', 2)",
+        ],
+        2,
+    ),
 )
 def test_a_function_that_is_not_understood_says_how(lake, table, call):
     with pytest.raises(SqlError, match="paimon_incremental_query") as found:
@@ -115,7 +119,7 @@ def test_only_files_that_were_added_are_read(table, monkeypatch):
 
 @pytest.mark.parametrize(
     "text",
-    ["5", "5,", "1,2,3", "3,1", "0,99", "-1,2", ""],
+    first_short(["5", "5,", "1,2,3", "3,1", "0,99", "-1,2", ""], 3),
 )
 def test_what_is_no_range(table, text):
     with pytest.raises((OptionError, NotFoundError)):
@@ -188,6 +192,7 @@ def test_hints_that_are_not_understood_are_spark_s(lake, table):
     assert lake.sql("SELECT * FROM db.t /*+ OPTIONS('scan.tag-name' = 'good') */").to_arrow().num_rows == 2
 
 
+@pytest.mark.long
 def test_by_chance_the_same_rows_as_changes(lake):
     chance = random.Random(25)
     table = lake.create_table(

@@ -54,7 +54,7 @@ def test_each_row_is_where_they_say(table):
 
 @pytest.mark.parametrize(
     "asked",
-    first_short([["_row_position"], ["_row_position", "id", "_file"], ["_file"], ["_bucket", "v"]], 8),
+    first_short([["_row_position"], ["_row_position", "id", "_file"], ["_file"], ["_bucket", "v"]], 2),
 )
 @pytest.mark.parametrize(
     "filter", [None, "id >= 15", "v = 'v3'", "dt = DATE '2026-01-02' AND id < 3", "id < 0"]

@@ -201,6 +201,7 @@ def test_a_new_page_sees_a_correction_that_outlived_its_page(warehouse, tmp_path
     assert server.site.actions.process_id is None
 
 
+@pytest.mark.long
 def test_the_command_is_refused_too_before_it_starts_anything(warehouse, tmp_path):
     (tmp_path / "jobs.py").write_text(CLEANING, encoding="utf-8")
     words = [
@@ -225,6 +226,7 @@ def test_the_command_is_refused_too_before_it_starts_anything(warehouse, tmp_pat
     assert done.returncode == 4
 
 
+@pytest.mark.long
 def test_a_correction_elsewhere_hides_neither_others_nor_how_the_last_one_here_ended(warehouse):
     with serving(warehouse, allow_actions=True, jobs=["jobs.py"]) as server, corrected_elsewhere(warehouse):
         words = [sys.executable, "-c", "print('db.x: no')"]

@@ -14,6 +14,7 @@ from tests.support.tables import make_table, rows
 from tests.ui.client import caught_up
 
 
+@pytest.mark.long
 def test_trends_are_drawn_of_snapshots_all_over_the_history(tmp_path):
     table = make_table(tmp_path / "w")
     site = Site(anabranch.connect(str(tmp_path / "w")), warehouse="w")

@@ -8,6 +8,7 @@ import pytest
 
 import anabranch
 from anabranch.cli.main import run
+from tests.support.lengths import first_short
 from tests.ui import shop
 from tests.ui.browser import accessibility, browsing, fits, settle
 
@@ -42,6 +43,7 @@ def test_a_report_holds_what_its_page_asks_for_and_loads_nothing(made):
     assert not re.search(r"""(src|href)=["']?https?:""", text.split("<script")[0])
 
 
+@pytest.mark.long
 def test_a_report_of_a_lake_waits_for_all_of_its_lineage(made, monkeypatch):
     """The page asks again for what is behind; a file is never asked again."""
     from anabranch.table.lake_lineage import LakeLineage
@@ -106,7 +108,14 @@ def test_a_file_that_cannot_be_written_is_said(warehouse, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [(["shop.nothing"], 1), (["--diff", "a..b"], 2), ([T, "--diff", "a"], 2), ([T, "--from-tag", "none"], 1)],
+    first_short(
+        [
+            (["shop.nothing"], 1),
+            (["--diff", "a..b"], 2),
+            ([T, "--diff", "a"], 2),
+            ([T, "--from-tag", "none"], 1),
+        ]
+    ),
 )
 def test_what_cannot_be_reported_is_said(warehouse, tmp_path, words, code, capsys):
     assert run(["-w", str(warehouse), "report", *words, "-o", str(tmp_path / "r.html")]) == code

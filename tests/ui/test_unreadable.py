@@ -85,7 +85,7 @@ def tabs(client):
     }
 
 
-@pytest.mark.parametrize("way", ["circle", "folder", "garbage"])
+@pytest.mark.parametrize("way", first_short(["circle", "folder", "garbage"]))
 @pytest.mark.parametrize("files", [["MAIN-1"], ["MAIN-1", "../lineage/main-1"]])
 def test_a_former_decision_about_main_stops_nothing_of_what_is_now(hurt, way, files):
     with hurt(way, *(f"{BRANCH}/{file}" for file in files)) as server:
@@ -100,7 +100,7 @@ def test_a_former_decision_about_main_stops_nothing_of_what_is_now(hurt, way, fi
         assert told["command"] == f"anabranch verify {T}"
 
 
-@pytest.mark.parametrize("way", ["circle", "garbage"])
+@pytest.mark.parametrize("way", first_short(["circle", "garbage"]))
 def test_a_history_of_which_nothing_can_be_read_is_shown_as_damaged(hurt, twice, way):
     snapshots = [f"{MAIN}/snapshot/snapshot-{number}" for number in range(1, 5)]
     with hurt(way, *snapshots) as server:
@@ -167,6 +167,7 @@ def test_what_cannot_be_opened_is_in_the_list_of_damage(hurt, way, file, where):
         assert file.rpartition("/")[2] in told or "consumer 'reader'" in told, (what, told)
 
 
+@pytest.mark.long
 def test_verify_goes_on_after_what_cannot_be_opened_and_repair_makes_it_again(hurt):
     """Of the record of the branch that is main too: it says who main is, so verifying and repairing had stopped at it."""
     with hurt("circle", f"{BRANCH}/branch-two/FORK", f"{BRANCH}/RELEASE-2", f"{MAIN}/tag/tag-good") as server:
@@ -199,6 +200,7 @@ def test_the_hint_about_a_branch_that_was_never_main_removes_it(hurt):
         assert found["damaged"] == []
 
 
+@pytest.mark.long
 def test_lineage_goes_on_where_its_index_is_cut_or_overwritten_under_the_page(tmp_path):
     lake = anabranch.connect(str(tmp_path / "w"))
     for name in ("d.a", "d.b"):
@@ -232,7 +234,7 @@ def test_lineage_goes_on_where_its_index_is_cut_or_overwritten_under_the_page(tm
                 assert caught_up(ask, "jobs")["jobs"] == wanted, (what, len(content))
 
 
-@pytest.mark.parametrize("what", ["facts", "history", "table"])
+@pytest.mark.parametrize("what", first_short(["facts", "history", "table"]))
 def test_a_table_that_is_moved_away_for_a_moment_is_not_said_to_be_damaged(
     twice, tmp_path, monkeypatch, what
 ):
