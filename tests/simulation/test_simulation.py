@@ -15,9 +15,9 @@ from tests.simulation.__main__ import FIXED
 from tests.simulation.mutations import MUTATIONS
 
 SHORT = {
-    "main,clocks,cleaning,rollbacks,others": 3,
+    "main,clocks,cleaning,rollbacks,others": 5,
     "branches,merges": 2,
-    "references,recreated,disks,damaged": 2,
+    "references,recreated,disks,damaged": 4,
 }
 """Seeds of each scene in the short form. Scenes of one line share a process."""
 SCENES = ",".join(SHORT).split(",")
