@@ -216,6 +216,14 @@ GROUPS = {
                 "a main that was replaced, and is kept, began in what would be removed",
                 "wait until `branch.replaced-main.time-retained` is over, or roll back without `destructive`",
             ),
+            "BEFORE_REPLACEMENT": (
+                "the moment is before main was replaced: that history lies with what was main then",
+                "roll back without `destructive`",
+            ),
+            "PAST_OF_MAIN": (
+                "on a branch that was main: what would be removed belongs to the history of main",
+                "roll back without `destructive`",
+            ),
             "HISTORY_MOVED": ("the table was changed while it was looked at", "stop the writers and repeat"),
         },
     ),

@@ -208,7 +208,9 @@ def test_an_old_main_is_dropped_at_once_if_nothing_is_to_be_kept():
     table.replace_main_branch("fix")
     with pytest.raises(NotFoundError, match="was dropped"):
         table.branch("main@1")
-    assert files(table, "snapshot") == ["snapshot/snapshot-4"]
+    assert files(table, "snapshot") == ["snapshot/snapshot-1", "snapshot/snapshot-4"], (
+        "main's past, and the seal"
+    )
 
 
 def test_what_is_left_of_it_reaches_nothing_and_stops_who_was_paused():
@@ -308,9 +310,15 @@ def test_a_main_that_somebody_removed_is_not_taken_back_for_ever(left):
 def test_a_branch_that_was_main_is_dropped_as_a_branch():
     table = twice_replaced()
     done = kept_for(table, 1).maintain().mains
-    assert set(done.dropped) == {"main@1", "main@2"}
+    assert done.dropped == ("main@1",)
+    assert done.kept == (("main@2", "snapshot 2 of main's past, which has not expired"),)
+    assert table.branches() == ["fix", "next"]
+    for number in range(2):
+        table.append(rows(200 + number, 1))
+    table.expire_snapshots(retain_max=2, retain_min=2, older_than=10**14)
+    assert kept_for(table, 1).maintain().mains.dropped == ("main@2",)
     assert table.branches() == ["next"]
-    assert ids_of(again(table)) == [*BEFORE, 100]
+    assert ids_of(again(table)) == [*BEFORE, 100, 200, 201]
     assert ids_of(table.at("good")) == BEFORE
     assert ids_of(table.at("savepoint.1")) == BEFORE
 

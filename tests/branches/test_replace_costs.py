@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.kernel.expiring import fill, new_table, through
 from tests.support.clock import Clock
 from tests.support.depth import cost_of
@@ -19,10 +21,28 @@ def corrected(history):
     return table
 
 
-def test_a_long_past_is_copied_with_two_calls_a_snapshot_side_by_side():
-    calls, depth = cost_of(corrected(400), lambda table: table.replace_main_branch("fix", force=True))
-    assert calls <= 2 * 400 + 150
-    assert depth < calls / 3
+@pytest.mark.parametrize("is_far", [False, True])
+def test_a_long_past_costs_nothing(is_far):
+    short, long = (
+        cost_of(corrected(count), lambda table: table.replace_main_branch("fix", force=True), is_far=is_far)
+        for count in (20, 400)
+    )
+    assert long.calls == short.calls < 120
+    assert not is_far or long.depth <= 40
+
+
+def test_each_replacement_reads_and_writes_as_many_snapshots_as_the_first():
+    table = corrected(5)
+    asked = []
+    for number in range(10):
+        once = through(table)
+        once.replace_main_branch(f"fix{number}" if number else "fix", force=True)
+        asked.append(sum("/snapshot-" in call.path for call in once.context.storage.calls))
+        opened = through(table)
+        opened.create_tag(f"base{number}")
+        opened.create_branch(f"fix{number + 1}", tag=f"base{number}")
+        fill(opened.branch(f"fix{number + 1}"), 1)
+    assert max(asked) <= 1.2 * asked[0]
 
 
 def test_a_past_that_was_copied_before_is_not_read_again():

@@ -17,7 +17,7 @@ from anabranch.format.records.refs import UNREAD_FROM, Consumer
 from anabranch.format.text.names import check_consumer_name
 from anabranch.kernel.log.consumers import find_consumer, forget_consumer, record_consumer
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import as_main
+from anabranch.kernel.log.main_branch import as_main_before
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.options import CONSUMER_EXPIRATION_TIME, SCAN_ON_OVERWRITE
 from anabranch.streaming.history import History
@@ -70,7 +70,7 @@ def _former_mains(context: TableContext) -> list[TableContext]:
         return []
     before = [p for p in replacements(context) if p.generation <= context.main_generation]
     olds = {
-        pointer.replaced.old.uuid: as_main(context, pointer.replaced.old.name, pointer.generation - 1)
+        pointer.replaced.old.uuid: as_main_before(context, pointer)
         for pointer in before
         if pointer.replaced is not None and pointer.replaced.old.uuid != context.branch_uuid
     }

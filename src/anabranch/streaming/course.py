@@ -30,7 +30,7 @@ from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.shell import command_line
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.lost_pointers import check_snapshot_readable
-from anabranch.kernel.log.main_branch import as_main, main_by_uuid, succession
+from anabranch.kernel.log.main_branch import as_main_by, main_by_uuid, succession
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.seals import is_replaced_by
 from anabranch.options import SCAN_ON_OVERWRITE, SCAN_ON_REPLACE
@@ -94,7 +94,7 @@ class Course:
             return None
         if not _has_read_the_same(context, position, pointer.replaced.fork.id):
             return None
-        feed = self._on(as_main(opened, pointer.main.name, pointer.generation))
+        feed = self._on(as_main_by(opened, pointer))
         if feed.context.branch_uuid != pointer.main.uuid:
             return None
         at = min(position.snapshot, pointer.replaced.fork.id)
@@ -116,7 +116,7 @@ class Course:
             return None
         assert pointer.replaced is not None, "it is a replacement"
         opened = self._opened.context
-        feed = self._on(as_main(opened, pointer.main.name, pointer.generation))
+        feed = self._on(as_main_by(opened, pointer))
         if feed.context.branch_uuid != pointer.main.uuid:
             raise _lost(feed.context, pointer)
         fork = pointer.replaced.fork

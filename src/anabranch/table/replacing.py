@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.errors import InvalidInputError
-from anabranch.kernel.log.main_branch import as_main
+from anabranch.kernel.log.main_branch import as_main_by
 from anabranch.option_kinds import parse_duration
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED
 from anabranch.table.view import TableView
@@ -133,7 +133,7 @@ class ReplaceMethods(TableView):
     def _moved_on(self, made: MainPointer, *, is_newest: bool) -> None:
         """Follow main after a decision; one that was made just now is the newest that is known."""
         if is_newest and self._context.main_generation is not None:
-            self._context, self._last = as_main(self._context, made.main.name, made.generation), None
+            self._context, self._last = as_main_by(self._context, made), None
         else:
             self._follow()
 

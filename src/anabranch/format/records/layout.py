@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from anabranch.errors import CorruptTableError
+from anabranch.format.text.record import JsonRecord, Stored
 
 MAIN_BRANCH = "main"
 """The name of the branch in the table's own folder; never the name of a folder below ``branch/``."""
@@ -29,10 +31,24 @@ _MAX_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Part(JsonRecord):
+    """A part of main's past that lies in the folder of a branch that was main before."""
+
+    WHAT: ClassVar = "part of a history"
+
+    below: Annotated[int, Stored(minimum=1)]
+    """The snapshots of lower numbers lie there, down to those of the next part."""
+    branch: Annotated[str | None, Stored(always=True)]
+    """The branch; None for the table's own folder."""
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Paths of one branch of a table; `branch` None (or ``"main"``) is the table's own folder."""
 
     branch: str | None = None
+    past: tuple[Part, ...] = ()
+    """Where main's history goes on below what lies in its branch's folder, newest part first; see `past_below`."""
 
     @property
     def branch_root(self) -> str:
@@ -62,7 +78,40 @@ class Layout:
         return self._own("changelog")
 
     def snapshot_path(self, snapshot_id: int) -> str:
-        return f"{self.snapshot_folder}/snapshot-{snapshot_id}"
+        return f"{self._folder_of(snapshot_id)}/snapshot-{snapshot_id}"
+
+    @property
+    def snapshot_folders(self) -> tuple[str, ...]:
+        """The folders in which snapshots of this history may lie, the branch's own first."""
+        return tuple(
+            dict.fromkeys(
+                (self.snapshot_folder, *(Layout(part.branch).snapshot_folder for part in self.past))
+            )
+        )
+
+    @property
+    def first_own(self) -> int:
+        """The lowest number of a snapshot that lies in the branch's own folder, if it is there."""
+        return self.past[0].below if self.past else 1
+
+    def past_below(self, snapshot_id: int) -> tuple[Part, ...]:
+        """Return the parts that hold this history's snapshots of lower numbers: the past of a branch that began there."""
+        parts = [Part(_MAX_ID, self.branch), *self.past]
+        floors = [*(part.below for part in self.past), 0]
+        return tuple(
+            Part(min(part.below, snapshot_id), part.branch)
+            for part, floor in zip(parts, floors, strict=True)
+            if floor < snapshot_id
+        )
+
+    def home_of(self, snapshot_id: int) -> str | None:
+        """Return the branch in whose folder a snapshot of this history lies; None for the table's own."""
+        home = self.branch
+        for part in self.past:
+            if snapshot_id >= part.below:
+                break
+            home = part.branch
+        return home
 
     @property
     def latest_hint_path(self) -> str:
@@ -124,6 +173,11 @@ class Layout:
     def branches_file_path(self, name: str) -> str:
         """A file beside the branches' folders, such as the pointer to main."""
         return f"{BRANCH_FOLDER}/{name}"
+
+    def _folder_of(self, snapshot_id: int) -> str:
+        if not self.past:
+            return self.snapshot_folder
+        return Layout(self.home_of(snapshot_id)).snapshot_folder
 
     def _own(self, name: str) -> str:
         root = self.branch_root

@@ -13,8 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from anabranch.format.records.layout import Part
 from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored, keys_of
@@ -24,6 +26,9 @@ SEAL_PREFIX = "SEAL-"
 RELEASE_PREFIX = "RELEASE-"
 HINT_FILE = "MAIN-BRANCH"
 """Holds the name of main for people; never read."""
+
+_MOST_PARTS = 10_000
+"""Parts of a past, each of another branch that was main; every look at an old snapshot goes through them."""
 
 _FORMER = re.compile(r"main@([1-9][0-9]{0,17})")
 
@@ -78,8 +83,8 @@ class Replaced(JsonRecord):
 class MainPointer(JsonFile):
     """Record of which branch is main from now on."""
 
-    VERSION: ClassVar = 2
-    """Of a pointer that counts only if its group was made; others have 1."""
+    VERSION: ClassVar = 3
+    """Of a main whose past lies elsewhere; one that only counts if its group was made has 2, any other 1."""
 
     generation: Annotated[int, Stored(apart=True)]
     main: BranchRef
@@ -92,24 +97,35 @@ class MainPointer(JsonFile):
     """Unique to the process that put it; the same for all pointers of a group."""
     group: Annotated[int | None, Stored(minimum=1, seldom=True)] = None
     """Number of the group of replacements that it belongs to."""
+    past: Annotated[tuple[Part, ...], Stored(seldom=True)] = ()
+    """Where main's history goes on below what lies in its own folder; empty if all of it lies there."""
     others: Annotated[Mapping[str, Any], Stored(apart=True)] = field(default_factory=dict, compare=False)
     """Fields that this release does not know."""
 
-    def stays(self) -> MainPointer:
-        """The same if main stays what it was, because the group was not made."""
-        return self if self.replaced is None else replace(self, main=self.replaced.old, replaced=None)
+    def stays(self, past: tuple[Part, ...]) -> MainPointer:
+        """The same if main stays what it was, because the group was not made; `past` is that of what it was."""
+        if self.replaced is None:
+            return self
+        return replace(self, main=self.replaced.old, replaced=None, past=past)
 
     def to_json(self) -> bytes:
         """The content of the file."""
         return to_bytes(
             {
                 **self.others,
-                "version": 1 if self.group is None else self.VERSION,
+                "version": self._version,
                 "outcome": "stay" if self.replaced is None else "replaced",
                 **self.to_dict(),
                 **({} if self.replaced is None else self.replaced.to_dict()),
             }
         )
+
+    @property
+    def _version(self) -> int:
+        """The first version whose readers understand this one."""
+        if self.past:
+            return self.VERSION
+        return 1 if self.group is None else 2
 
     @classmethod
     def from_object(cls, content: JsonObject, **apart: Any) -> Self:
@@ -119,7 +135,12 @@ class MainPointer(JsonFile):
             content.fail(f"'outcome' is '{outcome}', expected 'stay' or 'replaced'")
         replaced = Replaced.from_object(content) if outcome == "replaced" else None
         known = {"version", "outcome", *keys_of(cls), *keys_of(Replaced)}
-        return cls(**cls.fields_of(content), **apart, replaced=replaced, others=content.others(known))
+        found = cls(**cls.fields_of(content), **apart, replaced=replaced, others=content.others(known))
+        if any(newer.below <= older.below for newer, older in pairwise(found.past)):
+            content.fail("the parts of 'past' do not lie below each other")
+        if len(found.past) > _MOST_PARTS:
+            content.fail(f"'past' has {len(found.past):,} parts, expected at most {_MOST_PARTS:,}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

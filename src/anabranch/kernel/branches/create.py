@@ -39,6 +39,7 @@ from anabranch.kernel.log.moment import Moment, check_there, of_tag
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.ref_log import find_tag, get_tag, is_internal
 from anabranch.kernel.log.schema_log import SchemaLog
+from anabranch.kernel.log.shared_past import is_named
 from anabranch.kernel.refs.tags import create_tag
 
 
@@ -77,6 +78,11 @@ def create_branch(
         raise AlreadyExistsError(
             f"branch '{name}' exists already in '{main.name}'",
             hint="choose another name, or delete it with `delete_branch`.",
+        )
+    if is_named(main, name):
+        raise AlreadyExistsError(
+            f"branch '{name}' was main of '{main.name}' once, and main's past may still be looked for under that name",
+            hint="choose another name.",
         )
     if state in (BranchState.DELETING, BranchState.LEFT_OVER):
         raise AlreadyExistsError(

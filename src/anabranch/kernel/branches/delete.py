@@ -34,6 +34,7 @@ from anabranch.kernel.log.main_pointer import find_release
 from anabranch.kernel.log.merge_pins import unpin_merges
 from anabranch.kernel.log.ref_log import is_of, savepoints
 from anabranch.kernel.log.seals import settled
+from anabranch.kernel.log.shared_past import held_in
 from anabranch.kernel.refs.savepoints import delete_savepoint
 
 
@@ -101,8 +102,15 @@ def check_may_go(main: TableContext, branch: TableContext) -> None:
             hint="replace main with another branch first.",
         )
     pointer = succession(main, branch.branch_uuid)
-    if pointer is None or pointer.replaced is None or pointer.replaced.undoes is not None:
-        return  # a former main whose replacement was undone is a branch like any other
+    if pointer is None or pointer.replaced is None:
+        return
+    if pointer.replaced.undoes is not None:  # a branch like any other
+        if any(map(held_in(main, branch.branch), branch.snapshots.own_ids())):
+            raise InvalidInputError(
+                f"branch '{branch.branch}' of '{main.name}' was main, and a part of main's past lies in its folder",
+                hint="it can be deleted once those snapshots have expired.",
+            )
+        return
     release = find_release(main, pointer.generation)
     if release is None or release.what != "drop":
         raise InvalidInputError(

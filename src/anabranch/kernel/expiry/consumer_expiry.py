@@ -9,6 +9,7 @@ from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.refs import Consumer
 from anabranch.kernel.log.consumers import damaged
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.shared_past import sharing
 
 _READS = 10
 _PAUSE_SECONDS = 0.02
@@ -17,14 +18,18 @@ _PAUSE_SECONDS = 0.02
 def next_read(context: TableContext, *, without: Collection[str] = ()) -> int | None:
     """Return the id of the first snapshot that a consumer of the branch has not read, or None without consumers.
 
+    Of a main, that may also be a consumer of a former main that is still to read what both have.
+
     Args:
         without: names of consumers to ignore.
 
     Raises `CorruptTableError` if one cannot be read, whatever its name: other engines allow other names.
     """
-    files = _files(context).items()
-    positions = [_position(context, path) for name, (path, _) in files if name not in without]
-    return min((position for position in positions if position is not None), default=None)
+    found = _positions(context, without)
+    for former in sharing(context):
+        path_of, path_there = context.layout.snapshot_path, former.layout.snapshot_path
+        found += [one for one in _positions(former, without) if path_of(one) == path_there(one)]
+    return min(found, default=None)
 
 
 def expire_consumers(context: TableContext, older_than: int, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -36,6 +41,12 @@ def expire_consumers(context: TableContext, older_than: int, *, dry_run: bool = 
             if not dry_run:
                 context.storage.delete(path)
     return tuple(gone)
+
+
+def _positions(context: TableContext, without: Collection[str]) -> list[int]:
+    files = _files(context).items()
+    found = (_position(context, path) for name, (path, _) in files if name not in without)
+    return [position for position in found if position is not None]
 
 
 def _files(context: TableContext) -> dict[str, tuple[str, int]]:

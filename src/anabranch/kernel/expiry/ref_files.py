@@ -144,6 +144,7 @@ class RefReader:
         tagged = {ref.path for ref in refs}
         seen: dict[ObjectInfo, _Read] = {}
         own: list[SnapshotFile] = []
+        homes = {context.branch, *(part.branch for part in context.past)}
         for branch, files in listed:
             there = {
                 info: one
@@ -152,8 +153,12 @@ class RefReader:
             }
             if there or any(info.path in tagged for info in files[branch.layout.tag_folder]):
                 _check_has_schema(branch, files[branch.layout.schema_folder])
-            if branch.branch == context.branch:
-                own = [SnapshotFile(i.path, one.snapshot, i.modified_millis) for i, one in there.items()]
+            if branch.branch in homes:
+                own += [
+                    SnapshotFile(info.path, one.snapshot, info.modified_millis)
+                    for info, one in there.items()
+                    if not context.past or context.layout.snapshot_path(one.snapshot.id) == info.path
+                ]
             seen |= there
         refs |= {one.ref for one in seen.values()}
         self._known = seen  # what is gone is forgotten

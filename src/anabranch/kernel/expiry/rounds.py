@@ -10,6 +10,7 @@ import polars as pl
 
 from anabranch.engine import Engine
 from anabranch.errors import StorageError
+from anabranch.format.records.layout import snapshot_id_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.expiry.candidates import DATA, candidates
@@ -20,8 +21,9 @@ from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.ref_files import Look, RefReader, SnapshotFile
 from anabranch.kernel.expiry.result import Expiry, Tally, tallies
 from anabranch.kernel.expiry.retention import RetainedHistory, Retention
-from anabranch.kernel.expiry.snapshot_removal import SnapshotRemoval, rolled_back
+from anabranch.kernel.expiry.snapshot_removal import SnapshotRemoval, is_of_another, rolled_back
 from anabranch.kernel.log.context import TableContext, delete_snapshot
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.provenance.carry import carried_after
@@ -91,7 +93,7 @@ class Round:
         """
         left_over = self._left_over(history, unread)
         due = self.retention.due(history.snapshots, unread, history.stored)
-        if not due:
+        if not due or is_of_another(self.context, due[0]):
             if not dry_run:
                 self._delete_left_over(left_over)
             return Expiry(left=len(history.snapshots), dry_run=dry_run), False
@@ -165,10 +167,22 @@ class Round:
         return [
             file
             for file in history.below
+            if self._is_left_here(file)
             if file.modified_millis < yesterday
             if min(file.snapshot.time_millis, file.modified_millis) < self.retention.replaced_before
             if unread is None or file.snapshot.id < unread
         ]
+
+    def _is_left_here(self, file: SnapshotFile) -> bool:
+        """Whether a file lies where only this history was: another engine may have made a branch of a former main's name."""
+        home = self.context.layout.home_of(file.snapshot.id)
+        return home in (None, self.context.branch) or self.context.on_branch(home).branch_uuid in self._former
+
+    @lazy
+    def _former(self) -> frozenset[str]:
+        """The former mains by their identities."""
+        found = (pointer.replaced for pointer in replacements(self.context))
+        return frozenset(replaced.old.uuid for replaced in found if replaced is not None)
 
     def _delete_left_over(self, files: Collection[SnapshotFile]) -> None:
         for file in files:
@@ -195,11 +209,18 @@ class Round:
 
     def _tell_held(self, files: pl.DataFrame) -> dict[str, Tally]:
         """Tally files held by refs other than remaining snapshots, which naturally share files with older ones."""
-        own = pl.col("holder_path").str.starts_with(f"{self.context.layout.snapshot_folder}/")
-        return tallies(files.filter(~own), "holder")
+        holders = files["holder_path"].unique().to_list()
+        own = [path for path in holders if _is_of(self.context, path)]
+        return tallies(files.filter(~pl.col("holder_path").is_in(own)), "holder")
 
     def _delete(self, files: pl.DataFrame) -> None:
         """Step 3."""
         delete_files(self.context, files["path"].to_list(), self.engine)
         data = files.filter(pl.col("kind") == DATA)["path"].to_list()
         delete_empty_folders(self.context, data, len(self.schema.partition_keys))
+
+
+def _is_of(context: TableContext, path: str) -> bool:
+    """Whether a file holds a snapshot of this history, wherever that lies."""
+    number = snapshot_id_of(path)
+    return number is not None and context.layout.snapshot_path(number) == path

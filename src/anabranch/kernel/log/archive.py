@@ -2,8 +2,8 @@
 
 Anything that removes snapshots of a branch (expiry, branch deletion, dropping a replaced main) first writes their
 metadata to a segment in the table's folder (`anabranch.format.records.history_segment`); if that fails, nothing is
-removed. A branch archives the commits made on it; what it began with, and what it took over of the past
-of a former main, is archived by the branch it was committed on. Only a branch without any commit archives the
+removed. What is archived of a branch are the commits made on it; what it began with, and the past that main has in the
+folders of former mains, is archived as that of the branch it was committed on. Only a branch without any commit archives the
 snapshot it began with, so that its identity stays known.
 
 Segments may overlap: a killed removal is repeated, and several may run at once. They may disagree
@@ -66,12 +66,17 @@ def archive(context: TableContext, snapshots: Iterable[Snapshot]) -> None:
 
     Args:
         context: the branch they are of.
-        snapshots: in any order; those that were not committed on this branch are ignored.
+        snapshots: in any order; each is archived as one of the branch in whose folder it lies. Those that were not
+            committed there are ignored.
     """
-    own = (snapshot for snapshot in snapshots if is_own(context, snapshot.id))
-    ordered = sorted(own, key=lambda snapshot: snapshot.id)
-    for start in range(0, len(ordered), _SMALL):
-        _put(context, facts_of(context), [PastSnapshot.of(s) for s in ordered[start : start + _SMALL]])
+    by_home: dict[str | None, list[Snapshot]] = {}
+    for snapshot in sorted(snapshots, key=lambda snapshot: snapshot.id):
+        by_home.setdefault(context.layout.home_of(snapshot.id), []).append(snapshot)
+    for home, there in by_home.items():
+        branch = context if home == context.branch else context.on_branch(home)
+        own = [PastSnapshot.of(snapshot) for snapshot in there if is_own(branch, snapshot.id)]
+        for start in range(0, len(own), _SMALL):
+            _put(branch, facts_of(branch), own[start : start + _SMALL])
 
 
 def archive_rest(context: TableContext) -> None:

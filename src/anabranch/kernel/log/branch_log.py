@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
-from anabranch.errors import NotFoundError, WarehouseMissingError
+from anabranch.errors import CorruptTableError, NotFoundError, WarehouseMissingError
 from anabranch.format.records.fork import DELETING_FILE, FORK_FILE
 from anabranch.format.records.layout import MAIN_BRANCH, Layout, branch_name_of
 from anabranch.format.records.main_pointer import former_main_of
@@ -44,7 +47,7 @@ def state_of(branch: TableContext) -> BranchState:
     root = branch.layout.branch_root
     # In whatever order: what is asked later only shows what came later.
     with reading(branch.storage) as begin:
-        listing, snapshots = begin(lambda: [*branch.storage.list(root)]), begin(branch.snapshots.ids)
+        listing, snapshots = begin(lambda: [*branch.storage.list(root)]), begin(branch.snapshots.own_ids)
         files = {info.path.rpartition("/")[2] for info in listing()}
         if DELETING_FILE in files:
             return BranchState.DELETING
@@ -73,10 +76,12 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
     found = context.on_branch(branch)
     with reading(context.storage) as begin:
         begun = begin(found.read_fork)
+        naming = begin(partial(main_of, context.on_branch(None)))
         state = state_of(found) if fits_file(branch) else BranchState.ABSENT
         if state is BranchState.READY:
             fork = begun()  # read now, so that it is known which branch was opened
             found = found if fork is None else found.with_fork(fork)
+            found = _with_past(found, naming)
             assert found.fork is None or found.fork.name, "read again where it came after the first look"
             return found
     known = branch_names(context)
@@ -88,6 +93,15 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
             hint=f"{known_text} If nobody is at it any more, repeat it to bring it to its end.",
         )
     raise NotFoundError(f"branch '{branch}' does not exist in '{context.name}'", hint=known_text)
+
+
+def _with_past(branch: TableContext, naming: Callable[[], TableContext]) -> TableContext:
+    """Return a branch with main's past if it is main; `naming` tells which is."""
+    try:
+        main = naming()
+    except CorruptTableError:
+        return branch  # what is main is not known: a branch can be read by its name all the same
+    return replace(branch, past=main.past) if main.past and main.branch == branch.branch else branch
 
 
 def check_still_there(branch: TableContext) -> None:

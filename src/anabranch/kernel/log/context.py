@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.format.records.fork import DELETING_FILE, FORK_FILE, Fork
-from anabranch.format.records.layout import Layout
+from anabranch.format.records.layout import Layout, Part
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.shell import command_line
@@ -42,6 +42,8 @@ class TableContext:
     """If opened as main: the number of replacements decided by then. None for a branch opened by name."""
     known_as: str | None = None
     """The name it was opened by, if that differs from its folder's: ``main@1``."""
+    past: tuple[Part, ...] = field(default=(), repr=False)
+    """Where its history goes on below what lies in its own folder. Of the current and former mains only."""
     known_uuid: str | None = field(default=None, repr=False)
     """Identity of the table as opened; None to read it on first use."""
     cache: MetadataCache = field(default=SHARED, repr=False, compare=False)
@@ -50,7 +52,7 @@ class TableContext:
 
     @lazy
     def layout(self) -> Layout:
-        return Layout(self.branch)
+        return Layout(self.branch, self.past)
 
     @lazy
     def snapshots(self) -> SnapshotLog:
@@ -215,7 +217,7 @@ class TableContext:
 
     def on_branch(self, branch: str | None) -> TableContext:
         """Return the same table on another branch, given by folder name."""
-        return replace(self, branch=branch, main_generation=None, known_as=None)
+        return replace(self, branch=branch, main_generation=None, known_as=None, past=())
 
     def __getstate__(self) -> dict[str, Any]:
         known_uuid = self.__dict__.get("table_uuid", self.known_uuid)
@@ -225,6 +227,7 @@ class TableContext:
             "branch": self.branch,
             "main_generation": self.main_generation,
             "known_as": self.known_as,
+            "past": self.past,
             "known_uuid": known_uuid,
             "groups": self.groups,
         }

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from anabranch.errors import AnabranchError, CorruptTableError, InvalidInputError, NotFoundError
-from anabranch.format.records.layout import MAIN_BRANCH
+from anabranch.format.records.layout import MAIN_BRANCH, Part
 from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, former_main_name, former_main_of
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.context import TableContext
@@ -23,6 +23,7 @@ from anabranch.kernel.log.main_pointer import (
     find_release,
     newest_pointer,
     numbers,
+    past_after,
     replacements,
 )
 from anabranch.kernel.log.parallel import afterwards
@@ -45,7 +46,7 @@ def main_of(context: TableContext) -> TableContext:
     if pointer is not None:
         # A warning, and nothing of the answer: nobody waits for it where the store is far.
         afterwards(partial(_warn_of_foreign_commits, context, pointer), at=context.storage)
-        return as_main(context, pointer.main.name, pointer.generation)
+        return as_main_by(context, pointer)
     return context if context.main_generation is not None else as_main(context, None, 0)
 
 
@@ -67,7 +68,7 @@ def main_as_far_as_known(context: TableContext) -> TableContext:
             with suppress(CorruptTableError):
                 pointer = find_pointer(context, number, fresh=True)
                 if pointer is not None:
-                    known = as_main(context, pointer.main.name, number)
+                    known = as_main_by(context, pointer)
         if is_main_known(known):
             raise  # nothing is damaged: a file lies there that no replacement made
         return known
@@ -82,9 +83,27 @@ def is_main_known(context: TableContext) -> bool:
     return True
 
 
-def as_main(context: TableContext, branch: str | None, generation: int) -> TableContext:
-    """Return a branch as the main after that many decisions."""
-    return replace(context, branch=branch, main_generation=generation, known_as=None)
+def as_main(
+    context: TableContext, branch: str | None, generation: int, past: tuple[Part, ...] = ()
+) -> TableContext:
+    """Return a branch as the main after that many decisions.
+
+    Args:
+        past: where its history goes on below what lies in its folder.
+    """
+    return replace(context, branch=branch, main_generation=generation, known_as=None, past=past)
+
+
+def as_main_by(context: TableContext, pointer: MainPointer) -> TableContext:
+    """Return main as a decision left it."""
+    return as_main(context, pointer.main.name, pointer.generation, pointer.past)
+
+
+def as_main_before(context: TableContext, pointer: MainPointer) -> TableContext:
+    """Return the main that a replacement replaced, as it was by then."""
+    assert pointer.replaced is not None, "it is a replacement"
+    before = pointer.generation - 1
+    return as_main(context, pointer.replaced.old.name, before, past_after(context, before))
 
 
 def former_main(context: TableContext, generation: int) -> TableContext:
@@ -106,7 +125,7 @@ def former_main(context: TableContext, generation: int) -> TableContext:
             f"'{name}' of '{context.name}' was dropped, when it was not kept any longer",
             hint="branch.replaced-main.time-retained says how long a replaced main is kept.",
         )
-    return replace(context, branch=pointer.replaced.old.name, main_generation=None, known_as=name)
+    return replace(as_main_before(context, pointer), main_generation=None, known_as=name)
 
 
 def foreign_after(context: TableContext, pointer: MainPointer) -> Snapshot | None:
@@ -182,7 +201,7 @@ def main_by_uuid(context: TableContext, branch_uuid: str) -> TableContext | None
     pointer = succession(main, branch_uuid)
     if pointer is None or pointer.replaced is None:
         return None
-    return as_main(main, pointer.replaced.old.name, pointer.generation - 1)
+    return as_main_before(main, pointer)
 
 
 # Versions of main after replacements: two mains may share a snapshot number, so versions can name the main.
@@ -206,7 +225,7 @@ def located(context: TableContext, version: V) -> tuple[TableContext, V]:
         return former_main(context, replacement), rest
     if rest and place == MAIN_BRANCH and (context.main_generation or find_tag(context, version) is None):
         # By its name: no number is ambiguous there. Who called a tag so before main was replaced still means the tag.
-        return context.on_branch(context.branch), rest
+        return replace(context, main_generation=None, known_as=None), rest
     return context, version
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.format.records.layout import BRANCH_FOLDER, numbered_id
+from anabranch.format.records.layout import BRANCH_FOLDER, Part, numbered_id
 from anabranch.format.records.main_pointer import (
     MAIN_PREFIX,
     RELEASE_PREFIX,
@@ -61,7 +61,7 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
             return None
         # It counts from the decision on, not from when it was proposed.
         pointer = replace(pointer, made_millis=max(pointer.made_millis, decided.made_millis))
-        pointer = pointer if decided.made else pointer.stays()
+        pointer = pointer if decided.made else pointer.stays(past_after(context, generation - 1))
     if pointer is not None:
         context.cache.put(key, pointer, _WEIGHT)
     return pointer
@@ -167,6 +167,12 @@ def main_before(context: TableContext, generation: int) -> BranchRef:
     """Return the branch that was main before decision `generation`."""
     before = find_pointer(context, generation - 1) if generation > 1 else None
     return BranchRef(None, context.table_uuid) if before is None else before.main
+
+
+def past_after(context: TableContext, generation: int) -> tuple[Part, ...]:
+    """Return where main's history goes on below what lies in its own folder, after decision `generation`."""
+    pointer = find_pointer(context, generation) if generation else None
+    return () if pointer is None else pointer.past
 
 
 def find_seal(context: TableContext, generation: int) -> Seal | None:

@@ -28,6 +28,7 @@ from anabranch.kernel.log.main_pointer import (
     main_before,
     newest_pointer,
     numbers,
+    past_after,
     proposed_pointer,
     put_pointer,
     seal_of,
@@ -153,6 +154,7 @@ def stay(context: TableContext, generation: int, by: str | None = None) -> None:
         runtime.clock.now_millis(),
         by,
         runtime.ids.uuid(),
+        past=past_after(context, generation - 1),
     )
     try:
         if put_pointer(context, pointer):

@@ -57,8 +57,20 @@ class SnapshotFiles:
 
     def stored(self) -> dict[int, int]:
         """Return the time at which each snapshot was stored, by id."""
+        layout = self.layout
+        return {
+            number: info.modified_millis
+            for folder in layout.snapshot_folders
+            for info in self.storage.list(folder)
+            # A branch that was main before has others too, above what is of this history.
+            if (number := snapshot_id_of(info.path)) is not None
+            if not layout.past or layout.snapshot_path(number) == info.path
+        }
+
+    def own_ids(self) -> list[int]:
+        """The ids of the snapshots in the branch's own folder, ascending."""
         infos = self.storage.list(self.layout.snapshot_folder)
-        return {i: info.modified_millis for info in infos if (i := snapshot_id_of(info.path)) is not None}
+        return sorted(number for info in infos if (number := snapshot_id_of(info.path)) is not None)
 
     def earliest_id(self) -> int | None:
         """Return the smallest snapshot id, or None."""
@@ -66,7 +78,7 @@ class SnapshotFiles:
         if hint is not None and self.is_there(hint) and not (hint > 1 and self.is_there(hint - 1)):
             return hint
         # Where nothing has expired yet, what may be thousands need not be listed. Branches begin elsewhere.
-        if self.layout.branch is None and self.is_there(1):
+        if self.layout.home_of(1) is None and self.is_there(1):
             return 1
         ids = self.ids()
         return ids[0] if ids else None

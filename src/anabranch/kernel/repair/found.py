@@ -216,7 +216,7 @@ def tried(
 
 
 _VERSION: Final = 1
-_POINTER_VERSION: Final = 2
+_POINTER_VERSION: Final = 3
 _MOST: Final = 1 << 26
 """Most bytes of an unpacked archive segment."""
 

@@ -276,7 +276,7 @@ def _made_again(
 def _make(old: TableContext, fork: Fork, remains: Remains) -> bool:
     branch = recreate_branch(old, fork, remains.begun, remains.newest)
     if (old.branch is None or state_of(old) is BranchState.READY) and dropped_until(old) is None:
-        copy = copy_refs if remains.begun is None else copy_past
+        copy = copy_refs if remains.begun is None or main_of(branch).past else copy_past
         copy(old, branch, fork.snapshot)
     return True
 
@@ -316,7 +316,10 @@ def _point(main: TableContext, pointer: MainPointer, name: str) -> bool:
     )
     now, token = main.runtime.clock.now_millis(), main.runtime.ids.uuid()
     return put_pointer(
-        main, MainPointer(newest.generation + 1, target, replaced, now, "anabranch repair", token)
+        main,
+        MainPointer(
+            newest.generation + 1, target, replaced, now, "anabranch repair", token, past=newest.past
+        ),
     )
 
 

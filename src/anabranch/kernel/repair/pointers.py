@@ -13,22 +13,26 @@ from functools import partial
 from typing import Final
 
 from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.format.records.layout import Part
 from anabranch.format.records.main_pointer import MAIN_PREFIX, MainPointer, Replaced
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_decision, find_intent, group_numbers
 from anabranch.kernel.log.lost_pointers import copies, lost_decisions, lost_seal
+from anabranch.kernel.log.main_branch import as_main
 from anabranch.kernel.log.main_pointer import (
     find_copy,
     find_pointer,
     main_before,
     numbers,
+    past_after,
     put_pointer,
     seal_of,
 )
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.found import Act, Kind, Problem, RepairStep, is_of_later_version, put_again
+from anabranch.kernel.replacement.copy_history import shared_past
 
 _OUTCOME: Final = re.compile(rb'"outcome"\s*:\s*"(stay|replaced)"')
 
@@ -135,7 +139,8 @@ def remade(context: TableContext, generation: int) -> MainPointer | None:
             return None
         made = context.storage.info(path).modified_millis
         before = main_before(context, generation)
-        return MainPointer(generation, before, None, made, None, context.runtime.ids.uuid())
+        past = past_after(context, generation - 1)
+        return MainPointer(generation, before, None, made, None, context.runtime.ids.uuid(), past=past)
     except AnabranchError:
         return None
 
@@ -193,7 +198,18 @@ def _made_up(context: TableContext, generation: int) -> MainPointer | None:
         last.time_millis,
         seal.made_by,
         seal.token,
+        past=_shared(
+            target, as_main(context, before.name, generation - 1, past_after(context, generation - 1))
+        ),
     )
+
+
+def _shared(target: TableContext, old: TableContext) -> tuple[Part, ...]:
+    """Return where the past of a branch goes on that became main; none if it has a copy of it, or is the former main."""
+    assert target.fork is not None, "checked by the caller"
+    begun = target.fork.snapshot
+    is_copied = target.snapshots.own_ids()[:1] != [begun.id]
+    return () if is_copied else shared_past(old, begun)
 
 
 def _seal_of(old: TableContext, generation: int) -> Snapshot | None:

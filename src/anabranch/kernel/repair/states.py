@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, MANIFEST_FOLDER
+from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, MANIFEST_FOLDER, Layout
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
@@ -56,7 +56,7 @@ def read_states(main: TableContext) -> Found:
             if state_of(context) is not BranchState.READY:
                 continue
         found.branches += 1
-        read_branch(context, found)
+        read_branch(context, found, None if is_main else main.layout)
     found.problems += misplaced(main, contexts)
     told = {problem.path for problem in found.problems}
     found.problems += (problem for problem in damaged_records(main, contexts) if problem.path not in told)
@@ -64,10 +64,10 @@ def read_states(main: TableContext) -> Found:
     return found
 
 
-def read_branch(context: TableContext, found: Found) -> None:
-    """Read the history and the tags of one branch."""
+def read_branch(context: TableContext, found: Found, main: Layout | None = None) -> None:
+    """Read the history and the tags of one branch; `main` says which of its snapshots are read as those of main."""
     dropped = dropped_if_known(context)
-    read_history(context, found, dropped=dropped)
+    read_history(context, found, dropped=dropped, main=main)
     if dropped is None:
         _read_tags(context, found)
 
@@ -108,15 +108,21 @@ def _read_unknown(context: TableContext, found: Found) -> None:
 
 
 def read_history(
-    context: TableContext, found: Found, newest: int | None = None, *, dropped: int | None = None
+    context: TableContext,
+    found: Found,
+    newest: int | None = None,
+    *,
+    dropped: int | None = None,
+    main: Layout | None = None,
 ) -> None:
     """Read the snapshots of one branch.
 
     Args:
         newest: if given, read only this many of the newest.
         dropped: if the branch was dropped on purpose, up to which number: that is no longer history.
+        main: that of another branch: what main's history has in the folder of this one is read with main.
     """
-    snapshots = _snapshots(context, found, newest, above=dropped or 0)
+    snapshots = _snapshots(context, found, newest, above=dropped or 0, main=main)
     head = tried(found, Kind.SNAPSHOT, context, context.snapshots.head)
     if dropped is not None and (head is None or head.id <= dropped):
         return
@@ -129,11 +135,17 @@ def read_history(
 
 
 def _snapshots(
-    context: TableContext, found: Found, newest: int | None = None, above: int = 0
+    context: TableContext,
+    found: Found,
+    newest: int | None = None,
+    above: int = 0,
+    main: Layout | None = None,
 ) -> dict[int, Snapshot]:
     there: dict[int, Snapshot] = {}
     for number in [number for number in context.snapshots.ids() if number > above][-(newest or 0) :]:
         path = context.layout.snapshot_path(number)
+        if main is not None and main.snapshot_path(number) == path:
+            continue
         snapshot = tried(
             found,
             Kind.SNAPSHOT,

@@ -1,10 +1,15 @@
-"""Copies main's past to a branch that becomes main: the history before the fork belongs to both.
+"""Gives a branch that becomes main the past of main: the history before the fork belongs to both.
 
-Snapshots are copied newest first, in batches, so that the branch's past has no gap except for the batch being
-written: it is not needed before the branch is main, and a repetition fills it. A batch is written first, in
-parallel, and then one listing shows whether the originals still exist; if not, the copies are removed: an expiry
-that removed an original before shows in that check, and one that comes later finds the copy. The same holds for each
-single tag. A savepoint belongs to the table; the tag that pins it on a branch makes it one of the branch.
+Its snapshots stay where they are, and the decision says that main's history goes on there (`Layout.past`,
+`anabranch.kernel.log.shared_past`). Tags, savepoints and the ledger are the branch's own, and are copied.
+
+Snapshots are copied as well where a branch has some of them already, as one of a cascade, which is read by its name
+while it is made; and where a destructive rollback of main is under way, which would remove what is shared. They are
+copied newest first, in batches, so that the branch's past has no gap except for the batch being written: it is not
+needed before the branch is main, and a repetition fills it. A batch is written first, in parallel, and then one listing
+shows whether the originals still exist; if not, the copies are removed: an expiry that removed an original before shows
+in that check, and one that comes later finds the copy. The same holds for each single tag. A savepoint belongs to the
+table; the tag that pins it on a branch makes it one of the branch.
 
 All of it is idempotent, and harmless for a branch that does not become main after all. A crash before the check
 may leave a snapshot whose files are gone, so what main has expired is removed from the branch too: see `drop_expired`.
@@ -18,6 +23,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from anabranch.format.records.layout import Part
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint, pinned_savepoint_of
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
@@ -28,6 +34,7 @@ from anabranch.kernel.log.ledger import take_over
 from anabranch.kernel.log.moment_pins import is_pin
 from anabranch.kernel.log.parallel import each, reading, stream, together
 from anabranch.kernel.log.ref_log import find_savepoint, find_tag, find_tags, savepoints, tag_names
+from anabranch.kernel.log.rollback_pins import next_rewound
 
 _AT_ONCE: Final = 512
 """Snapshots per batch: they are held in memory and checked by one listing."""
@@ -41,6 +48,53 @@ class CopiedPast:
     """Number of snapshots copied by this call."""
     tags: frozenset[str]
     """Names of the copied tags, including those that pin savepoints."""
+    is_shared: bool = False
+    """Whether the snapshots stay where they are, and become the branch's by the decision."""
+
+
+def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:
+    """Do for a branch that becomes main what can be done before: copy main's past, except for snapshots that can be shared."""
+    if not _can_share(main, target, fork):
+        return copy_past(main, target, fork)
+    tags = frozenset[str]()
+
+    def copy_others() -> None:
+        nonlocal tags
+        tags = copy_refs(main, target, fork)
+
+    together(copy_others, partial(_point_to_earliest, main, target), at=main.storage)
+    return CopiedPast(0, tags, is_shared=True)
+
+
+def is_rewound(main: TableContext, fork: SnapshotRef) -> bool:
+    """Whether a destructive rollback under way removes snapshots of main's past before a fork."""
+    target = next_rewound(main)
+    return target is not None and target < fork.id
+
+
+def shared_past(main: TableContext, fork: SnapshotRef) -> tuple[Part, ...]:
+    """Return where the past of a branch lies that shares main's, without what has expired."""
+    found = main.layout.past_below(fork.id)
+    earliest = main.snapshots.hinted_earliest_id() if len(found) > 1 else None
+    if earliest is None or not main.snapshots.is_there(earliest) or main.snapshots.is_there(earliest - 1):
+        return found
+    return tuple(part for part in found if part.below > earliest)
+
+
+def _can_share(main: TableContext, target: TableContext, fork: SnapshotRef) -> bool:
+    with reading(main.storage) as begin:
+        found = [begin(partial(branch.snapshots.find, fork.id)) for branch in (target, main)]
+        listed, rewound = begin(target.snapshots.own_ids), begin(partial(is_rewound, main, fork))
+        begun, parted = (find() for find in found)
+        if begun is None or parted is None or not begun.stamp == parted.stamp == fork.stamp:
+            return False
+        return listed()[:1] == [fork.id] and not rewound()
+
+
+def _point_to_earliest(main: TableContext, target: TableContext) -> None:
+    earliest = main.snapshots.earliest_id()
+    if earliest is not None:
+        target.storage.put(target.layout.earliest_hint_path, str(earliest).encode(), durable=False)
 
 
 def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:

@@ -23,7 +23,7 @@ from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.replacement.check import check, refusal
-from anabranch.kernel.replacement.copy_history import copy_past
+from anabranch.kernel.replacement.copy_history import take_past
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import planned
@@ -60,7 +60,7 @@ def replace_group(members: Sequence[Member]) -> GroupResult:
                 catch_up(one, until)
         ready = []
         for one in replacing:
-            copied = copy_past(one.main, one.target, one.fork)
+            copied = take_past(one.main, one.target, one.fork)
             covered(one, one.main.snapshots.head())  # so that little is left to be read once main is sealed
             take_back(one.main, one.target.branch_uuid)
             ready.append(Ready(one, copied))

@@ -6,9 +6,10 @@ is kept until it is main again.
 
 A replaced main is dropped when its retention is over and nothing needs it: no tag or savepoint is above its
 fork from the new main, no consumer still has to read it, no branch was forked there, and no other engine continued
-it. A former main whose replacement was undone is an ordinary branch again, which is removed when somebody
-deletes it. The snapshot that sealed the table's own folder stays for ever, so that a writer that was paused since then
-still collides with it; it no longer reaches any file (`seal.is_remnant`).
+it. A part of main's past that lies in the table's own folder stays there; one in a branch's folder keeps the branch
+(`anabranch.kernel.log.shared_past`). A former main whose replacement was undone is an ordinary branch again, which is
+removed when somebody deletes it. The snapshot that sealed the table's own folder stays for ever, so that a writer that
+was paused since then still collides with it; it no longer reaches any file (`seal.is_remnant`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from anabranch.kernel.log.lost_pointers import check_decisions, complete_pointer
 from anabranch.kernel.log.main_branch import foreign_after, former_main, main_of
 from anabranch.kernel.log.main_pointer import find_release, put_release, replacements
 from anabranch.kernel.log.ref_log import find_tags, is_internal, savepoints, tag_names
+from anabranch.kernel.log.shared_past import held_in
 from anabranch.kernel.log.store_clock import removal_time
 
 
@@ -108,6 +110,10 @@ def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
     on_top = foreign_after(main, pointer)
     if on_top is not None:
         yield f"another engine committed snapshot {on_top.id} to it after it was replaced"
+    past = [] if old.branch is None else [*filter(held_in(main, old.branch), old.snapshots.own_ids())]
+    if past:
+        these = f"snapshot {past[0]}" if len(past) == 1 else f"snapshots {past[0]} to {past[-1]}"
+        yield f"{these} of main's past, which {'has' if len(past) == 1 else 'have'} not expired"
     yield from (f"savepoint {s.id}" for s in savepoints(old) if s.saved_snapshot_id > fork.id)
     named = find_tags(old, [name for name in tag_names(old) if not is_internal(name)])
     yield from (f"tag '{tag.name}'" for tag in named if tag.snapshot.id > fork.id)
@@ -171,9 +177,10 @@ def _drop(main: TableContext, pointer: MainPointer) -> None:
 
 
 def _rest(old: TableContext, seal_id: int) -> Iterator[str]:
-    """Yield the remaining metadata in the table's own folder, except its schemas and the seal."""
-    layout = old.layout
+    """Yield the remaining metadata in the table's own folder, except its schemas, the seal and what is of main's past."""
+    layout, is_held = old.layout, held_in(old, None)
     for folder in (layout.snapshot_folder, layout.tag_folder, layout.consumer_folder):
         for info in old.storage.list(folder):
-            if snapshot_id_of(info.path) != seal_id or folder != layout.snapshot_folder:
+            number = snapshot_id_of(info.path) if folder == layout.snapshot_folder else None
+            if number is None or (number != seal_id and not is_held(number)):
                 yield info.path

@@ -2,7 +2,7 @@
 
 1. *Check*: main still knows the branch's fork snapshot, no tag is in the way, no other engine writes.
 2. *Catch up*, if asked to: until the branch has read from its sources what main has.
-3. *Copy* main's past to the branch: snapshots, tags, savepoints.
+3. *Copy* main's past tags and savepoints to the branch; its snapshots stay where they are (`copy_history`).
 4. *Seal*: announce the replacement (``SEAL-<g>``), then end main by a snapshot that changes nothing.
 5. *Decide*, with one put-if-absent of ``MAIN-<g>``. From then on the branch is main.
 
@@ -33,7 +33,7 @@ from anabranch.kernel.log.main_pointer import put_pointer, put_seal, replacement
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.check import check, last_standing, moved, refusal
-from anabranch.kernel.replacement.copy_history import CopiedPast, copy_past
+from anabranch.kernel.replacement.copy_history import CopiedPast, take_past
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.request import Replacement, Replacing, identified
 from anabranch.kernel.replacement.result import ReplaceResult
@@ -85,7 +85,7 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
             replacing = check(main, wishes, opened=opened)
         if wishes.wait_millis is not None:
             catch_up(replacing, until)  # main is not sealed in vain
-        copied = copy_past(main, replacing.target, replacing.fork)
+        copied = take_past(main, replacing.target, replacing.fork)
         made = decide(replacing, copied, _ready(replacing))
         if made is not None:
             return made, False

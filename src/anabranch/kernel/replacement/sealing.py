@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from anabranch.errors import AnabranchError
+from anabranch.format.records.layout import Part
 from anabranch.format.records.main_pointer import HINT_FILE, BranchRef, MainPointer, Replaced, Seal
 from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot, SnapshotRef
 from anabranch.kernel.branches.delete import is_being_deleted
@@ -22,14 +23,21 @@ from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import check_still_the_same
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
+from anabranch.kernel.log.ledger import take_over
 from anabranch.kernel.log.lost_pointers import keep_copy
-from anabranch.kernel.log.main_branch import as_main
-from anabranch.kernel.log.main_pointer import find_pointer
+from anabranch.kernel.log.main_branch import as_main_by
+from anabranch.kernel.log.main_pointer import find_pointer, past_after
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.provenance.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
-from anabranch.kernel.replacement.copy_history import CopiedPast, copy_refs, drop_stale
+from anabranch.kernel.replacement.copy_history import (
+    CopiedPast,
+    copy_refs,
+    drop_stale,
+    is_rewound,
+    shared_past,
+)
 from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.options import BRANCH_SEAL_TIMEOUT
 
@@ -109,6 +117,10 @@ def pointer_after(
     # Not beside the wait: an error ends it, and everybody waits for the decision.
     if copied is not None:
         drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
+        if copied.is_shared and is_rewound(main, replacing.fork):
+            return None  # it looks for the seal before it removes anything; the next attempt copies
+    elif main.past:
+        take_over(main, target, replacing.fork)  # what expired of the past of both since main was replaced
     found = last_catch_up(replacing, last, seal, until)
     is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
     with reading(main.storage) as begin:
@@ -148,7 +160,14 @@ def pointer_after(
         _time_of(main, last, newest),
         wishes.by,
         seal.token,
+        past=_past_of_target(replacing, copied),
     )
+
+
+def _past_of_target(replacing: Replacing, copied: CopiedPast | None) -> tuple[Part, ...]:
+    if replacing.undoes is not None:
+        return past_after(replacing.main, replacing.undoes - 1)  # what it had as main
+    return shared_past(replacing.main, replacing.fork) if copied is not None and copied.is_shared else ()
 
 
 def in_group(pointer: MainPointer, number: int, token: str) -> MainPointer:
@@ -173,7 +192,7 @@ def follow_up(main: TableContext, pointer: MainPointer) -> None:
     Main's name is written for people and a copy of the decision for recovery, and the new main pins what other branches
     began with, so that another engine's expiry spares it.
     """
-    now = as_main(main, pointer.main.name, pointer.generation)
+    now = as_main_by(main, pointer)
     name = (pointer.main.name or "main").encode()
     hint = partial(main.storage.put, main.layout.branches_file_path(HINT_FILE), name, durable=False)
     with suppress(AnabranchError):

@@ -37,6 +37,7 @@ from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.file_paths import data_file_paths
 from anabranch.kernel.log.fork_pins import is_fork_pin
 from anabranch.kernel.log.ledger import LedgerEntry, forget_after, recorded_after
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.merge_pins import is_merge_pin, unpin_after
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import MERGE_USER, PARENT_PROPERTY, ROLLBACK_PROPERTY
@@ -44,6 +45,7 @@ from anabranch.kernel.log.ref_log import find_tag, find_tags, savepoints, tag_na
 from anabranch.kernel.log.removal_marks import is_expiring
 from anabranch.kernel.log.removals import record_removal
 from anabranch.kernel.log.rollback_pins import is_removal_pinned, is_rollback_pin, pin_target, unpin
+from anabranch.kernel.log.shared_past import check_still_main, held_in
 from anabranch.kernel.refs.savepoints import delete_savepoint
 from anabranch.kernel.refs.tag_removal import remove_exactly
 from anabranch.kernel.rollback.whole import check_whole, refused
@@ -204,6 +206,13 @@ def plan_removal(context: TableContext, moment: Moment) -> Removal:
     # A gap above it is what has expired, which a tag or savepoint outlives; a number alone is a late writer's there.
     is_beside = moment.found_by == "snapshot" and bool(known) and known[-1].stamp != target.stamp
     is_below = head is not None and head.id >= target.id
+    if is_below and target.id < context.layout.first_own:
+        raise refused(
+            "BEFORE_REPLACEMENT",
+            f"snapshot {target.id} of '{context.title}' was made on what was main before: main cannot go back behind snapshot "
+            f"{context.layout.first_own}, with which it began",
+            "roll back without 'destructive': that takes any moment that can be read.",
+        )
     if not is_below or is_other or is_beside or target.delta_manifest_list == NO_LIST:
         raise refused(
             "NOT_IN_HISTORY",
@@ -235,6 +244,7 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
         return
     pin_target(context, target, user)
     try:
+        check_still_main(context)
         _check(context, removal, force=force)
     except (CommitConflictError, NotFoundError):
         unpin(context, user)
@@ -245,7 +255,8 @@ def remove_after(context: TableContext, removal: Removal, *, force: bool = False
     if not is_removal_pinned(context, target):
         # We stood still for so long that the pin was taken for one of a killed rollback. From now on it is not.
         pin_target(context, target, user)
-        if is_expiring(context, target.id):
+        check_still_main(context)
+        if _is_expiring(context, target.id):
             raise _expiring(context, target)
     snapshots.take_back_hint(target.id)
     for holder in removal.holders:
@@ -284,7 +295,14 @@ def _check(context: TableContext, removal: Removal, *, force: bool) -> None:
             "history goes away.",
         )
     check_there(context, removal.moment)
-    if is_expiring(context, removal.target.id):
+    is_held = held_in(context, context.branch)
+    if any(is_held(snapshot.id) for snapshot in removal.snapshots):
+        raise refused(
+            "PAST_OF_MAIN",
+            f"snapshots of '{context.title}' after {removal.target.id} belong to main's past: they cannot be removed here",
+            "without 'destructive' nothing of the history goes away.",
+        )
+    if _is_expiring(context, removal.target.id):
         raise _expiring(context, removal.target)
     _check_readable(context, removal)
     now = plan_removal(context, removal.moment)
@@ -309,6 +327,16 @@ def check_branches_may_go(context: TableContext, removal: Removal) -> None:
                     f"because {holder} began there: {error.message}",
                     f"{error.hint} Without 'destructive' nothing of the history goes away.",
                 ) from error
+
+
+def _is_expiring(context: TableContext, after: int) -> bool:
+    """Whether an expiry may still remove snapshots of numbers after this one from the branch's folder.
+
+    That may be one of a branch that was main in between, and had its past there.
+    """
+    mains = {pointer.main.name for pointer in replacements(context) if pointer.main.name is not None}
+    there = (mains & {*branch_names(context)}) - {context.branch} if mains else mains
+    return any(is_expiring(one, after) for one in (context, *map(context.on_branch, sorted(there))))
 
 
 def _check_readable(context: TableContext, removal: Removal) -> None:

@@ -18,6 +18,7 @@ import polars as pl
 
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
+from anabranch.format.records.layout import Part
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.json_object import JsonObject
@@ -39,6 +40,7 @@ def context_values(context: TableContext) -> dict[str, Any]:
         "branch": context.branch,
         "mainGeneration": context.main_generation,
         "knownAs": context.known_as,
+        "past": [part.to_dict() for part in context.past],
         "uuid": context.table_uuid,
         "groups": None if context.groups is None else context.groups.url,
     }
@@ -60,6 +62,7 @@ def context_from(content: JsonObject, settings: Mapping[str, str]) -> TableConte
         content.optional_text("branch"),
         main_generation=content.optional_integer("mainGeneration", minimum=0),
         known_as=content.optional_text("knownAs"),
+        past=tuple(Part.from_dict(part, where=content.path) for part in content.items("past")),
         known_uuid=content.text("uuid"),
         groups=None if groups is None else open_storage(groups, settings),
     )

@@ -1,0 +1,87 @@
+"""Snapshots that lie in the folder of one branch and belong to the history of another.
+
+A branch that becomes main copies nothing of the history before its fork: that stays in the folders of the mains before it,
+and `Layout.past` says where. So these snapshots have one more owner, and whoever removes some asks here:
+
+* An expiry removes those of main's history, wherever they lie, but none that a consumer of a former main has to read; one of a
+  branch that was main leaves what is main's.
+* Dropping what was main in the table's own folder leaves them; a branch is not deleted as long as some lie in its folder.
+* A destructive rollback removes what lies in the branch's own folder, if it belongs to no other.
+
+An expiry, or a destructive rollback, of what was main then, that stood still while main was replaced, would go on with
+numbers that are another's by now. Each says what it is about to do before it looks for an announcement, `check_still_main`;
+a replacement announces itself before it hands over the ledger and looks for rollbacks: at least one of both finds the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from anabranch.errors import CommitConflictError
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import as_main_before, main_of
+from anabranch.kernel.log.main_pointer import find_release, replacements
+from anabranch.kernel.log.seals import settled
+
+
+def held_in(context: TableContext, branch: str | None) -> Callable[[int], bool]:
+    """Return whether a number in a branch's folder is a snapshot of the history of main, or of a former main that is kept.
+
+    Args:
+        context: the table, on any branch.
+        branch: the folder's; None for the table's own. What is its own history alone does not count.
+    """
+    layouts = [one.layout for one in _going_on_in(main_of(_as_table(context)), branch)]
+    return lambda number: any(layout.home_of(number) == branch for layout in layouts)
+
+
+def is_named(context: TableContext, branch: str) -> bool:
+    """Whether the history of main, or of a former main that is kept, goes on or went on in a branch's folder."""
+    return any(True for _ in _going_on_in(main_of(_as_table(context)), branch))
+
+
+def sharing(context: TableContext) -> Iterator[TableContext]:
+    """Yield the former mains that have snapshots in common with main, where these are not copied."""
+    seen = {context.branch_uuid}
+    for pointer in reversed(replacements(context)) if context.past else ():
+        if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
+            seen.add(pointer.replaced.old.uuid)
+            yield as_main_before(context, pointer)
+
+
+def check_still_main(context: TableContext) -> None:
+    """Raise `CommitConflictError` if main was replaced since it was opened; waits for the end of a replacement under way.
+
+    For a branch that was not opened as main it only waits: then `held_in` tells what is another's.
+    """
+    now = settled(_as_table(context))
+    if context.main_generation is not None and now.branch_uuid != context.branch_uuid:
+        raise CommitConflictError(
+            f"main of '{context.name}' was replaced while old snapshots of what was main were to be removed",
+            hint="nothing was removed; open the table again and repeat it.",
+        )
+
+
+def _going_on_in(main: TableContext, branch: str | None) -> Iterator[TableContext]:
+    """Yield main and the former mains that are kept, of those whose history goes on in the folder of another branch."""
+    seen = {main.branch_uuid}
+    if _goes_on_in(main, branch):
+        yield main
+    for pointer in reversed(replacements(main)):
+        if pointer.replaced is None or pointer.replaced.old.uuid in seen:
+            continue
+        seen.add(pointer.replaced.old.uuid)
+        former = as_main_before(main, pointer)
+        if pointer.replaced.undoes is not None or not _goes_on_in(former, branch):
+            continue  # what was undone is a branch like any other
+        release = find_release(main, pointer.generation)
+        if release is None or release.what != "drop":
+            yield former
+
+
+def _goes_on_in(main: TableContext, branch: str | None) -> bool:
+    return main.branch != branch and any(part.branch == branch for part in main.past)
+
+
+def _as_table(context: TableContext) -> TableContext:
+    return context if context.main_generation is not None else context.on_branch(None)
