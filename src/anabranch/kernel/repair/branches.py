@@ -69,7 +69,7 @@ def half_made(context: TableContext, *, is_main: bool) -> Problem | None:
     state = state_of(context)
     # What is main is not deleted: `maintain` takes away the mark of a deletion that died before it saw that.
     is_marked = (
-        is_main and state is BranchState.DELETING and context.fork is not None and context.snapshots.ids()
+        is_main and state is BranchState.DELETING and context.fork is not None and context.snapshots.own_ids()
     )
     if state is BranchState.READY or is_marked:
         schemas = context.schemas.ids()
