@@ -3,6 +3,7 @@
 import itertools
 import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,6 +30,7 @@ from anabranch.kernel.replacement.release import release_due
 from anabranch.spark.context.as_json import context_from, context_values
 from tests.branches.replacing import again, files, kinds, parted
 from tests.support.faults import FaultyStorage, run
+from tests.support.foreign_expiry import expire_as_others
 from tests.support.tables import ids_of, make_table, rows, written
 
 _names = itertools.count()
@@ -298,6 +300,11 @@ def test_a_replacement_beside_a_rollback_for_good_copies_the_past():
 @pytest.mark.parametrize(
     "past",
     [
+        [{"below": 2**62, "branch": None}],
+        [{"below": 3, "branch": "../../x"}],
+        [{"below": 3, "branch": "main"}],
+        [{"below": 3, "branch": "c"}],
+        [{"below": 6, "branch": "b"}, {"below": 3, "branch": "b"}],
         [{"below": 3, "branch": None}, {"below": 6, "branch": "b"}],
         [{"below": 0, "branch": None}],
         [{"below": 3}],
@@ -406,3 +413,98 @@ def test_an_expiry_of_a_branch_by_its_name_that_stood_still_until_that_was_main_
     with pytest.raises(CommitConflictError):
         expire_to(paused, 2)
     assert [s.id for s in again(table).snapshots()] == [6, 5, 4, 3, 2, 1]
+
+
+JOB = CommitIdentity("job@1", 1)
+
+
+def test_a_former_main_that_is_main_again_by_its_name_knows_what_expired_since():
+    table = make_table(f"memory://shared{next(_names)}")
+    table.append(rows(10, 1))
+    table.create_tag("one")
+    table.create_branch("b", "one")
+    table.replace_main_branch("b")
+    table.commit(Append(written(table, 0, 1)), identity=JOB)  # a commit of `b` itself
+    for number in range(4):
+        table.append(rows(100 + number, 1))
+    table.create_tag("six")
+    table.create_branch("c", "six")
+    table.replace_main_branch("c")
+    for number in range(3):
+        table.append(rows(200 + number, 1))
+    assert 2 in expire_to(again(table), 2).snapshots
+    table.replace_main_branch("b")
+    table = again(table)
+    table.commit(Append(written(table, 0, 1)), identity=JOB)
+    assert ids_of(table).count(0) == 1
+
+
+@pytest.mark.parametrize("was_main", [True, False])
+@pytest.mark.parametrize("expires", [True, False])
+def test_a_branch_of_a_former_main_by_force_has_all_of_its_past(was_main, expires):
+    """It began above the newest snapshot that main and it have in common."""
+    table = make_table(f"memory://shared{next(_names)}")
+    for number in range(3):
+        table.append(rows(10 + number, 1))
+    table.create_tag("three")
+    table.commit(Append(written(table, 0, 1)), identity=JOB)
+    table.append(rows(20, 1))
+    table.create_tag("five")
+    table.create_branch("b", "five")
+    table.create_branch("d", "three")
+    table.branch("b").append(rows(50, 1))
+    table.branch("d").append(rows(60, 1))
+    if was_main:
+        table.replace_main_branch("b")
+        table.undo_replace()
+    if expires:
+        table.append(rows(70, 1))
+        expire_to(again(table), 2)
+    table.replace_main_branch("d", force=True)
+    table.replace_main_branch("b", force=True)
+    table = again(table)
+    if not expires:
+        assert [s.id for s in table.snapshots()] == [*range(table.snapshot.id, 0, -1)]
+    table.commit(Append(written(table, 0, 1)), identity=JOB)
+    assert ids_of(table) == [0, 10, 11, 12, 20, 50]
+    assert table.verify(deep=True).problems == ()
+
+
+def test_what_is_left_in_the_tables_folder_is_expired_by_another_engine_without_harm_to_tags():
+    table = make_table(f"memory://shared{next(_names)}")
+    table.append(rows(0, 2))
+    table.append(rows(2, 2))
+    table.create_tag("old", 2)
+    table.overwrite(rows(30, 1))
+    table.append(rows(40, 1))
+    table.append(rows(50, 1))
+    table.create_tag("base")
+    table.create_branch("fix", "base")
+    table.replace_main_branch("fix")
+    assert release_due(again(table).context, 0).dropped == ("main@1",)
+    assert release_due(again(table).context, 0).dropped == ()
+    folder = anabranch.Table(again(table).context.on_branch(None))
+    left = [folder.context.snapshots.get(number) for number in (4, 3, 2, 1)]
+    seen = SimpleNamespace(context=folder.context, schema=folder.schema, snapshots=lambda: left)
+    expire_as_others(seen, 1)
+    assert ids_of(again(table).at("old")) == [0, 1, 2, 3]
+    assert ids_of(again(table)) == [30, 40, 50]
+    table.delete_tag("old")
+    assert release_due(again(table).context, 0).dropped == ("main@1",)
+    assert "tag/tag-old" not in files(table, "tag")
+
+
+def test_another_engine_expires_the_branch_that_is_main():
+    """It knows no parts: it says where its history begins now, and what lies below is none of ours either."""
+    table, held = chain()
+    storage = table.context.storage
+    for number in (6, 7):
+        storage.delete(f"branch/branch-c/snapshot/snapshot-{number}")
+    storage.put("branch/branch-c/snapshot/EARLIEST", b"8")
+    assert [s.id for s in again(table).snapshots()] == [9, 8]
+    assert again(table).verify().problems == ()
+    assert again(table).repair().steps == ()
+    table.append(rows(300, 1))
+    expire_to(again(table), 2)
+    assert ids_of(again(table)) == [*held[9], 300]
+    assert again(table).verify().problems == ()

@@ -102,7 +102,8 @@ def test_a_former_decision_about_main_stops_nothing_of_what_is_now(hurt, way, fi
 
 @pytest.mark.parametrize("way", first_short(["circle", "garbage"]))
 def test_a_history_of_which_nothing_can_be_read_is_shown_as_damaged(hurt, twice, way):
-    snapshots = [f"{MAIN}/snapshot/snapshot-{number}" for number in range(1, 5)]
+    folders = {1: TABLE, 2: TABLE, 3: MAIN, 4: MAIN}
+    snapshots = [f"{folder}/snapshot/snapshot-{number}" for number, folder in folders.items()]
     with hurt(way, *snapshots) as server:
         client = Client(server)
         status, found = tabs(client)

@@ -96,13 +96,21 @@ class Layout:
 
     def past_below(self, snapshot_id: int) -> tuple[Part, ...]:
         """Return the parts that hold this history's snapshots of lower numbers: the past of a branch that began there."""
-        parts = [Part(_MAX_ID, self.branch), *self.past]
-        floors = [*(part.below for part in self.past), 0]
         return tuple(
             Part(min(part.below, snapshot_id), part.branch)
-            for part, floor in zip(parts, floors, strict=True)
+            for part, floor in self._parts()
             if floor < snapshot_id
         )
+
+    def shared_up_to(self, other: Layout) -> int:
+        """Return the highest number of a snapshot that two histories have in the same place; 0 if there is none."""
+        common = (
+            min(mine.below, theirs.below) - 1
+            for mine, my_floor in self._parts()
+            for theirs, their_floor in other._parts()
+            if mine.branch == theirs.branch and max(my_floor, their_floor) < min(mine.below, theirs.below)
+        )
+        return max(common, default=0)
 
     def home_of(self, snapshot_id: int) -> str | None:
         """Return the branch in whose folder a snapshot of this history lies; None for the table's own."""
@@ -173,6 +181,11 @@ class Layout:
     def branches_file_path(self, name: str) -> str:
         """A file beside the branches' folders, such as the pointer to main."""
         return f"{BRANCH_FOLDER}/{name}"
+
+    def _parts(self) -> list[tuple[Part, int]]:
+        """All parts of the history, newest first, each with the number at which it begins."""
+        floors = [*(part.below for part in self.past), 0]
+        return [*zip([Part(_MAX_ID, self.branch), *self.past], floors, strict=True)]
 
     def _folder_of(self, snapshot_id: int) -> str:
         if not self.past:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from anabranch.format.records.layout import Part
+from anabranch.format.records.layout import MAIN_BRANCH, Part, check_file_name
 from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.format.text.json_object import JsonObject, to_bytes
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored, keys_of
@@ -27,7 +27,7 @@ RELEASE_PREFIX = "RELEASE-"
 HINT_FILE = "MAIN-BRANCH"
 """Holds the name of main for people; never read."""
 
-_MOST_PARTS = 10_000
+MOST_PARTS = 10_000
 """Parts of a past, each of another branch that was main; every look at an old snapshot goes through them."""
 
 _FORMER = re.compile(r"main@([1-9][0-9]{0,17})")
@@ -127,6 +127,24 @@ class MainPointer(JsonFile):
             return self.VERSION
         return 1 if self.group is None else 2
 
+    def _check_past(self, content: JsonObject) -> None:
+        """Refuse parts of a past that no replacement writes: rows of another history would be read by them."""
+        if any(newer.below <= older.below for newer, older in pairwise(self.past)):
+            content.fail("the parts of 'past' do not lie below each other")
+        if len(self.past) > MOST_PARTS:
+            content.fail(f"'past' has {len(self.past):,} parts, expected at most {MOST_PARTS:,}")
+        newest = None if self.replaced is None else self.replaced.taken.id
+        if self.past and newest is not None and self.past[0].below > newest:
+            content.fail(
+                f"'past' goes up to snapshot {self.past[0].below}, but main began no later than {newest}"
+            )
+        names = [part.branch for part in self.past]
+        if len({*names, self.main.name}) <= len(names) or MAIN_BRANCH in names:
+            content.fail("'past' names a branch twice")
+        for name in names:
+            if name is not None:
+                check_file_name(name, path=content.path)
+
     @classmethod
     def from_object(cls, content: JsonObject, **apart: Any) -> Self:
         """Read the record. Raises `CorruptTableError` naming the file."""
@@ -136,10 +154,7 @@ class MainPointer(JsonFile):
         replaced = Replaced.from_object(content) if outcome == "replaced" else None
         known = {"version", "outcome", *keys_of(cls), *keys_of(Replaced)}
         found = cls(**cls.fields_of(content), **apart, replaced=replaced, others=content.others(known))
-        if any(newer.below <= older.below for newer, older in pairwise(found.past)):
-            content.fail("the parts of 'past' do not lie below each other")
-        if len(found.past) > _MOST_PARTS:
-            content.fail(f"'past' has {len(found.past):,} parts, expected at most {_MOST_PARTS:,}")
+        found._check_past(content)
         return found
 
 

@@ -150,14 +150,19 @@ def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> 
     """
     with reading(source.storage) as begin:
         begun = begin(partial(target.snapshots.find, fork.id))
-        for page, content in _read(source, 1, fork.id):
-            shared = {user: entry for user, entry in content.users.items() if entry.snapshot_id <= fork.id}
-            _put(target, page.first, min(page.last, fork.id), shared, content.others)
+        copy_pages(source, target, fork.id)
         is_without = begun() is None
     if is_without:  # else the snapshots themselves are copied
         parted = source.snapshots.find(fork.id)
         if parted is not None and parted.stamp == fork.stamp:
             hand_over(target, list(source.snapshots.backwards(parted)))
+
+
+def copy_pages(source: TableContext, target: TableContext, last: int) -> None:
+    """Copy what the ledger of a branch says of snapshots up to a number, which are of both histories. Idempotent."""
+    for page, content in _read(source, 1, last):
+        shared = {user: entry for user, entry in content.users.items() if entry.snapshot_id <= last}
+        _put(target, page.first, min(page.last, last), shared, content.others)
 
 
 def is_long(context: TableContext) -> bool:

@@ -40,13 +40,21 @@ def is_named(context: TableContext, branch: str) -> bool:
     return any(True for _ in _going_on_in(main_of(_as_table(context)), branch))
 
 
-def sharing(context: TableContext) -> Iterator[TableContext]:
-    """Yield the former mains that have snapshots in common with main, where these are not copied."""
-    seen = {context.branch_uuid}
-    for pointer in reversed(replacements(context)) if context.past else ():
+def former_mains(main: TableContext) -> Iterator[TableContext]:
+    """Yield the branches that were main before, latest first, each as it was when it was main for the last time."""
+    seen = {main.branch_uuid}
+    for pointer in reversed(replacements(main)):
         if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
             seen.add(pointer.replaced.old.uuid)
-            yield as_main_before(context, pointer)
+            yield as_main_before(main, pointer)
+
+
+def sharing(main: TableContext) -> Iterator[TableContext]:
+    """Yield the former mains that have snapshots in common with main which may not have expired."""
+    if not main.past:
+        return
+    earliest = main.snapshots.hinted_earliest_id() or 1
+    yield from (one for one in former_mains(main) if one.layout.shared_up_to(main.layout) >= earliest)
 
 
 def check_still_main(context: TableContext) -> None:

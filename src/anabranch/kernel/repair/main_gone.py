@@ -275,6 +275,9 @@ def _made_again(
 
 def _make(old: TableContext, fork: Fork, remains: Remains) -> bool:
     branch = recreate_branch(old, fork, remains.begun, remains.newest)
+    if remains.begun is None:  # what may be left of its past is none of its history any more
+        first = remains.snapshots[0].snapshot.id
+        branch.storage.put(branch.layout.earliest_hint_path, str(first).encode(), durable=False)
     if (old.branch is None or state_of(old) is BranchState.READY) and dropped_until(old) is None:
         copy = copy_refs if remains.begun is None or main_of(branch).past else copy_past
         copy(old, branch, fork.snapshot)

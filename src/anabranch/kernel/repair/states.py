@@ -197,7 +197,8 @@ def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], 
             )
         )
     now = context.runtime.clock.now_millis()
-    below = sorted((n for n in there if n <= head.id), reverse=True)
+    begins = _begins(context)
+    below = sorted((n for n in there if begins <= n <= head.id), reverse=True)
     lowest = below[-1] if below else head.id
     for number in range(head.id, lowest - 1, -1):
         snapshot, older = there.get(number), there.get(number - 1)
@@ -231,6 +232,12 @@ def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], 
             )
         whole = number == head.id or older is None
         found.states.append(RefState(f"snapshot {number}{of}", path, context, snapshot, whole=whole))
+
+
+def _begins(context: TableContext) -> int:
+    """Return where a history begins that goes on in folders of former mains: below there may be what another engine left."""
+    hint = context.snapshots.hinted_earliest_id() if context.past else None
+    return hint if hint is not None and context.snapshots.is_there(hint) else 1
 
 
 def _gap(context: TableContext, number: int, path: str) -> Problem:

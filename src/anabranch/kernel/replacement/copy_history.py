@@ -23,18 +23,22 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from anabranch.format.records.layout import Part
+from anabranch.format.records.layout import Layout, Part
+from anabranch.format.records.main_pointer import MOST_PARTS
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint, pinned_savepoint_of
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.branches.upkeep import drop_expired
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext, delete_exactly
-from anabranch.kernel.log.ledger import take_over
+from anabranch.kernel.log.ledger import copy_pages, take_over
+from anabranch.kernel.log.main_branch import main_by_uuid, succession
+from anabranch.kernel.log.main_pointer import past_after
 from anabranch.kernel.log.moment_pins import is_pin
 from anabranch.kernel.log.parallel import each, reading, stream, together
 from anabranch.kernel.log.ref_log import find_savepoint, find_tag, find_tags, savepoints, tag_names
 from anabranch.kernel.log.rollback_pins import next_rewound
+from anabranch.kernel.log.shared_past import former_mains
 
 _AT_ONCE: Final = 512
 """Snapshots per batch: they are held in memory and checked by one listing."""
@@ -48,14 +52,17 @@ class CopiedPast:
     """Number of snapshots copied by this call."""
     tags: frozenset[str]
     """Names of the copied tags, including those that pin savepoints."""
-    is_shared: bool = False
-    """Whether the snapshots stay where they are, and become the branch's by the decision."""
+    past: tuple[Part, ...] | None = None
+    """Where the branch's history goes on below what lies in its folder; None if snapshots were copied instead."""
 
 
 def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:
     """Do for a branch that becomes main what can be done before: copy main's past, except for snapshots that can be shared."""
-    if not _can_share(main, target, fork):
-        return copy_past(main, target, fork)
+    with reading(main.storage) as begin:
+        rewound = begin(partial(is_rewound, main, fork))
+        past = _past_of(main, target)
+        if past is None or rewound():
+            return copy_past(main, target, fork)
     tags = frozenset[str]()
 
     def copy_others() -> None:
@@ -63,7 +70,7 @@ def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
         tags = copy_refs(main, target, fork)
 
     together(copy_others, partial(_point_to_earliest, main, target), at=main.storage)
-    return CopiedPast(0, tags, is_shared=True)
+    return CopiedPast(0, tags, past)
 
 
 def is_rewound(main: TableContext, fork: SnapshotRef) -> bool:
@@ -72,23 +79,44 @@ def is_rewound(main: TableContext, fork: SnapshotRef) -> bool:
     return target is not None and target < fork.id
 
 
-def shared_past(main: TableContext, fork: SnapshotRef) -> tuple[Part, ...]:
-    """Return where the past of a branch lies that shares main's, without what has expired."""
-    found = main.layout.past_below(fork.id)
-    earliest = main.snapshots.hinted_earliest_id() if len(found) > 1 else None
-    if earliest is None or not main.snapshots.is_there(earliest) or main.snapshots.is_there(earliest - 1):
+def shared_past(origin: TableContext, begun: SnapshotRef) -> tuple[Part, ...]:
+    """Return where the past of a branch lies that began on a main, without what has expired."""
+    found = origin.layout.past_below(begun.id)
+    earliest = origin.snapshots.hinted_earliest_id() if len(found) > 1 else None
+    if earliest is None or not origin.snapshots.is_there(earliest) or origin.snapshots.is_there(earliest - 1):
         return found
     return tuple(part for part in found if part.below > earliest)
 
 
-def _can_share(main: TableContext, target: TableContext, fork: SnapshotRef) -> bool:
+def take_over_again(main: TableContext, target: TableContext, past: tuple[Part, ...]) -> None:
+    """Complete the ledger of a branch that was main, or began on a former main, by what mains expired of its past since.
+
+    Called once main is sealed.
+    """
+    layout = Layout(target.branch, past)
+    for one in (main, *former_mains(main)):
+        last = one.layout.shared_up_to(layout)
+        if last and one.branch_uuid != target.branch_uuid:
+            copy_pages(one, target, last)
+
+
+def _past_of(main: TableContext, target: TableContext) -> tuple[Part, ...] | None:
+    """Return where the past of a branch lies that is to be main; None if it has to be copied."""
+    before = succession(main, target.branch_uuid)
+    if before is not None:
+        return past_after(main, before.generation - 1)  # what it had as main
+    begun = None if target.fork is None else target.fork.snapshot
+    origin = None if begun is None else main_by_uuid(main, begun.branch_uuid)
+    if begun is None or origin is None:
+        return None
     with reading(main.storage) as begin:
-        found = [begin(partial(branch.snapshots.find, fork.id)) for branch in (target, main)]
-        listed, rewound = begin(target.snapshots.own_ids), begin(partial(is_rewound, main, fork))
-        begun, parted = (find() for find in found)
-        if begun is None or parted is None or not begun.stamp == parted.stamp == fork.stamp:
-            return False
-        return listed()[:1] == [fork.id] and not rewound()
+        found = [begin(partial(branch.snapshots.find, begun.id)) for branch in (target, origin)]
+        listed = begin(target.snapshots.own_ids)
+        is_same = all(one is not None and one.stamp == begun.stamp for one in (find() for find in found))
+        if not is_same or listed()[:1] != [begun.id]:
+            return None
+    past = shared_past(origin, begun)
+    return past if len(past) <= MOST_PARTS else None
 
 
 def _point_to_earliest(main: TableContext, target: TableContext) -> None:

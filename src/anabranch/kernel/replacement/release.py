@@ -21,6 +21,7 @@ from typing import Literal
 from anabranch.errors import NotFoundError
 from anabranch.format.records.layout import consumer_id_of, snapshot_id_of
 from anabranch.format.records.main_pointer import BranchRef, MainPointer, Release, former_main_name
+from anabranch.format.records.refs import Tag
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.log.archive import archive_rest
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
@@ -177,10 +178,25 @@ def _drop(main: TableContext, pointer: MainPointer) -> None:
 
 
 def _rest(old: TableContext, seal_id: int) -> Iterator[str]:
-    """Yield the remaining metadata in the table's own folder, except its schemas, the seal and what is of main's past."""
+    """Yield the remaining metadata in the table's own folder, except its schemas, the seal and what is of main's past.
+
+    Of tags those stay too that main has, as long as there is such a past: another engine that expires it spares what they need.
+    """
     layout, is_held = old.layout, held_in(old, None)
-    for folder in (layout.snapshot_folder, layout.tag_folder, layout.consumer_folder):
-        for info in old.storage.list(folder):
-            number = snapshot_id_of(info.path) if folder == layout.snapshot_folder else None
-            if number is None or (number != seal_id and not is_held(number)):
-                yield info.path
+    is_some_held = False
+    for info in old.storage.list(layout.snapshot_folder):
+        number = snapshot_id_of(info.path)
+        if number is None or (number != seal_id and not is_held(number)):
+            yield info.path
+        is_some_held |= number is not None and is_held(number)
+    kept = {layout.tag_path(tag.name) for tag in _tags_of_main(old)} if is_some_held else set[str]()
+    for folder in (layout.tag_folder, layout.consumer_folder):
+        yield from (info.path for info in old.storage.list(folder) if info.path not in kept)
+
+
+def _tags_of_main(old: TableContext) -> list[Tag]:
+    """Return the tags of a former main that main has as well."""
+    main = main_of(old)
+    names = [*{*tag_names(old)} & {*tag_names(main)}]
+    ours = {tag.name: tag for tag in find_tags(main, names)}
+    return [tag for tag in find_tags(old, names) if ours.get(tag.name) == tag]

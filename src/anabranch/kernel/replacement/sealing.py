@@ -23,9 +23,8 @@ from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import check_still_the_same
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
-from anabranch.kernel.log.ledger import take_over
 from anabranch.kernel.log.lost_pointers import keep_copy
-from anabranch.kernel.log.main_branch import as_main_by
+from anabranch.kernel.log.main_branch import as_main_by, succession
 from anabranch.kernel.log.main_pointer import find_pointer, past_after
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
@@ -36,7 +35,7 @@ from anabranch.kernel.replacement.copy_history import (
     copy_refs,
     drop_stale,
     is_rewound,
-    shared_past,
+    take_over_again,
 )
 from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.options import BRANCH_SEAL_TIMEOUT
@@ -117,10 +116,11 @@ def pointer_after(
     # Not beside the wait: an error ends it, and everybody waits for the decision.
     if copied is not None:
         drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
-        if copied.is_shared and is_rewound(main, replacing.fork):
+        if copied.past is not None and is_rewound(main, replacing.fork):
             return None  # it looks for the seal before it removes anything; the next attempt copies
-    elif main.past:
-        take_over(main, target, replacing.fork)  # what expired of the past of both since main was replaced
+    past = _past_of_target(replacing, copied)
+    if target.fork is None or succession(main, target.branch_uuid) or target.fork.snapshot != replacing.fork:
+        take_over_again(main, target, past)
     found = last_catch_up(replacing, last, seal, until)
     is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
     with reading(main.storage) as begin:
@@ -160,14 +160,14 @@ def pointer_after(
         _time_of(main, last, newest),
         wishes.by,
         seal.token,
-        past=_past_of_target(replacing, copied),
+        past=past,
     )
 
 
 def _past_of_target(replacing: Replacing, copied: CopiedPast | None) -> tuple[Part, ...]:
     if replacing.undoes is not None:
         return past_after(replacing.main, replacing.undoes - 1)  # what it had as main
-    return shared_past(replacing.main, replacing.fork) if copied is not None and copied.is_shared else ()
+    return () if copied is None or copied.past is None else copied.past
 
 
 def in_group(pointer: MainPointer, number: int, token: str) -> MainPointer:
