@@ -316,7 +316,7 @@ def test_a_branch_that_was_main_is_dropped_as_a_branch():
     for number in range(2):
         table.append(rows(200 + number, 1))
     table.expire_snapshots(retain_max=2, retain_min=2, older_than=10**14)
-    assert kept_for(table, 1).maintain().mains.dropped == ("main@2",)
+    assert {*kept_for(table, 1).maintain().mains.dropped} == {"main@1", "main@2"}, "with tags that were left"
     assert table.branches() == ["next"]
     assert ids_of(again(table)) == [*BEFORE, 100, 200, 201]
     assert ids_of(table.at("good")) == BEFORE

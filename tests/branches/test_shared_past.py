@@ -508,3 +508,18 @@ def test_another_engine_expires_the_branch_that_is_main():
     expire_to(again(table), 2)
     assert ids_of(again(table)) == [*held[9], 300]
     assert again(table).verify().problems == ()
+
+
+def test_where_the_folder_of_main_is_gone_its_past_is_not_taken_for_it():
+    table, held = chain()
+    held_open = again(table)
+    assert ids_of(held_open) == held[9]
+    table.context.storage.delete_folder("branch/branch-c")
+    for view in (again(table), held_open):
+        with pytest.raises(NotFoundError):
+            ids_of(view)
+        with pytest.raises(NotFoundError):
+            view.append(rows(1, 1))
+    again(table).repair()
+    assert ids_of(again(table)) == held[9]
+    assert holds(table, held) == held

@@ -76,7 +76,7 @@ class SnapshotLog(SnapshotFiles):
         with reading(self.storage) as begin:
             start, find, hint = self._begin(known, begin, hint)
             found = None if start is None else self._newest_from(start, _STEPS_BEFORE_LISTING, find)
-        if found is None:
+        if found is None or found.id < self.layout.first_own:
             found = self._head_by_listing(hint)
             self._look_for_deleted(found, strict=strict)
         self._seen = found if self.storage.is_far else None
@@ -208,7 +208,8 @@ class SnapshotLog(SnapshotFiles):
     def _head_by_listing(self, hint: int | None) -> Snapshot | None:
         for _ in range(_LISTINGS):
             stored = self.stored()
-            if not stored:
+            # What is left of main's past in other folders is not main: somebody deleted that.
+            if not stored or max(stored) < self.layout.first_own:
                 return None
             newest = self.find(max(stored))  # None if it was rolled back after the listing: look again
             newest = None if newest is None else self._late.below_leftovers(newest, stored)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, MANIFEST_FOLDER, Layout
+from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, MANIFEST_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
@@ -42,7 +42,9 @@ def read_states(main: TableContext) -> Found:
             )
         )
     known: list[TableContext] = []
-    for one in contexts:
+    of_main = frozenset[str]()
+    # Main first: what lies in the folder of another branch and is main's is read once.
+    for one in sorted(contexts, key=lambda context: context.branch != main.branch):
         is_main = one.branch == main.branch
         context, is_known = as_found(main, main if is_main else one, found.problems)
         if is_main:
@@ -56,7 +58,9 @@ def read_states(main: TableContext) -> Found:
             if state_of(context) is not BranchState.READY:
                 continue
         found.branches += 1
-        read_branch(context, found, None if is_main else main.layout)
+        read_branch(context, found, of_main)
+        if is_main:
+            of_main = frozenset(state.path for state in found.states)
     found.problems += misplaced(main, contexts)
     told = {problem.path for problem in found.problems}
     found.problems += (problem for problem in damaged_records(main, contexts) if problem.path not in told)
@@ -64,10 +68,10 @@ def read_states(main: TableContext) -> Found:
     return found
 
 
-def read_branch(context: TableContext, found: Found, main: Layout | None = None) -> None:
-    """Read the history and the tags of one branch; `main` says which of its snapshots are read as those of main."""
+def read_branch(context: TableContext, found: Found, known: Collection[str] = ()) -> None:
+    """Read the history and the tags of one branch, without the files that are known."""
     dropped = dropped_if_known(context)
-    read_history(context, found, dropped=dropped, main=main)
+    read_history(context, found, dropped=dropped, known=known)
     if dropped is None:
         _read_tags(context, found)
 
@@ -113,16 +117,16 @@ def read_history(
     newest: int | None = None,
     *,
     dropped: int | None = None,
-    main: Layout | None = None,
+    known: Collection[str] = (),
 ) -> None:
     """Read the snapshots of one branch.
 
     Args:
         newest: if given, read only this many of the newest.
         dropped: if the branch was dropped on purpose, up to which number: that is no longer history.
-        main: that of another branch: what main's history has in the folder of this one is read with main.
+        known: files that were read already, as those of main's history in the folder of another branch.
     """
-    snapshots = _snapshots(context, found, newest, above=dropped or 0, main=main)
+    snapshots = _snapshots(context, found, newest, above=dropped or 0, known=known)
     head = tried(found, Kind.SNAPSHOT, context, context.snapshots.head)
     if dropped is not None and (head is None or head.id <= dropped):
         return
@@ -139,12 +143,12 @@ def _snapshots(
     found: Found,
     newest: int | None = None,
     above: int = 0,
-    main: Layout | None = None,
+    known: Collection[str] = (),
 ) -> dict[int, Snapshot]:
     there: dict[int, Snapshot] = {}
     for number in [number for number in context.snapshots.ids() if number > above][-(newest or 0) :]:
         path = context.layout.snapshot_path(number)
-        if main is not None and main.snapshot_path(number) == path:
+        if path in known:
             continue
         snapshot = tried(
             found,
