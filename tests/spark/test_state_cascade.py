@@ -212,6 +212,9 @@ def test_where_state_cannot_be_had_nothing_is_published_unless_that_is_accepted(
         lake.table("db.events").branch("fix").expire_snapshots(
             retain_max=2, retain_min=2, older_than=datetime.now(UTC)
         )
+        # The archive would tell that nothing was taken out of what has expired: then all rows of the oldest snapshot do.
+        for segment in (Path(warehouse) / "db.db" / "events" / "lineage").glob("history-*"):
+            segment.unlink()
 
     spoil(lake, [firsts], good=2, count=3, then=lose_all)
     before = rows_of(lake, "db.firsts")
