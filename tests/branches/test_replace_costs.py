@@ -28,7 +28,8 @@ def test_a_long_past_costs_nothing(is_far):
         for count in (20, 400)
     )
     assert long.calls == short.calls < 120
-    assert not is_far or long.depth <= 40
+    # Rounds are told by the time that calls take, so a busy machine counts some more.
+    assert not is_far or long.depth <= 2 * short.depth
 
 
 def test_each_replacement_reads_and_writes_as_many_snapshots_as_the_first():

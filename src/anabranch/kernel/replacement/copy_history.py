@@ -54,13 +54,20 @@ class CopiedPast:
     """Names of the copied tags, including those that pin savepoints."""
     past: tuple[Part, ...] | None = None
     """Where the branch's history goes on below what lies in its folder; None if snapshots were copied instead."""
+    is_of_main: bool = True
+    """Whether all of its past is main's; not so if it was main before, or began on a former main."""
 
 
 def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:
     """Do for a branch that becomes main what can be done before: copy main's past, except for snapshots that can be shared."""
     with reading(main.storage) as begin:
-        rewound = begin(partial(is_rewound, main, fork))
-        past = _past_of(main, target)
+        rewound, asked = (
+            begin(partial(is_rewound, main, fork)),
+            begin(partial(succession, main, target.branch_uuid)),
+        )
+        begun = begin(partial(_begun, main, target))
+        before = asked()
+        origin, past = begun() if before is None else (None, past_after(main, before.generation - 1))
         if past is None or rewound():
             return copy_past(main, target, fork)
     tags = frozenset[str]()
@@ -70,7 +77,7 @@ def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
         tags = copy_refs(main, target, fork)
 
     together(copy_others, partial(_point_to_earliest, main, target), at=main.storage)
-    return CopiedPast(0, tags, past)
+    return CopiedPast(0, tags, past, origin is main)
 
 
 def is_rewound(main: TableContext, fork: SnapshotRef) -> bool:
@@ -100,23 +107,22 @@ def take_over_again(main: TableContext, target: TableContext, past: tuple[Part, 
             copy_pages(one, target, last)
 
 
-def _past_of(main: TableContext, target: TableContext) -> tuple[Part, ...] | None:
-    """Return where the past of a branch lies that is to be main; None if it has to be copied."""
-    before = succession(main, target.branch_uuid)
-    if before is not None:
-        return past_after(main, before.generation - 1)  # what it had as main
+def _begun(main: TableContext, target: TableContext) -> tuple[TableContext | None, tuple[Part, ...] | None]:
+    """Return the main, or former main, on which a branch began, and where its past lies; None where that has to be copied."""
     begun = None if target.fork is None else target.fork.snapshot
-    origin = None if begun is None else main_by_uuid(main, begun.branch_uuid)
-    if begun is None or origin is None:
-        return None
+    if begun is None:
+        return None, None
+    origin = main if begun.branch_uuid == main.branch_uuid else main_by_uuid(main, begun.branch_uuid)
+    if origin is None:
+        return None, None
     with reading(main.storage) as begin:
         found = [begin(partial(branch.snapshots.find, begun.id)) for branch in (target, origin)]
         listed = begin(target.snapshots.own_ids)
         is_same = all(one is not None and one.stamp == begun.stamp for one in (find() for find in found))
         if not is_same or listed()[:1] != [begun.id]:
-            return None
+            return origin, None
     past = shared_past(origin, begun)
-    return past if len(past) <= MOST_PARTS else None
+    return origin, past if len(past) <= MOST_PARTS else None
 
 
 def _point_to_earliest(main: TableContext, target: TableContext) -> None:

@@ -24,7 +24,7 @@ from anabranch.kernel.log.branch_log import check_still_the_same
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.lost_pointers import keep_copy
-from anabranch.kernel.log.main_branch import as_main_by, succession
+from anabranch.kernel.log.main_branch import as_main_by
 from anabranch.kernel.log.main_pointer import find_pointer, past_after
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
@@ -119,7 +119,7 @@ def pointer_after(
         if copied.past is not None and is_rewound(main, replacing.fork):
             return None  # it looks for the seal before it removes anything; the next attempt copies
     past = _past_of_target(replacing, copied)
-    if target.fork is None or succession(main, target.branch_uuid) or target.fork.snapshot != replacing.fork:
+    if replacing.undoes is not None or (copied is not None and not copied.is_of_main):
         take_over_again(main, target, past)
     found = last_catch_up(replacing, last, seal, until)
     is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
