@@ -10,7 +10,7 @@ from anabranch.errors import AnabranchError
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import replacements
-from anabranch.kernel.replacement.copy_history import copy_past
+from anabranch.kernel.replacement.take_past import copy_past
 from tests.branches.replacing import BEFORE, Time, again, files, parted, timed
 from tests.support.dying import deaths
 from tests.support.faults import Fault, FaultyStorage

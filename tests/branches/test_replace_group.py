@@ -314,6 +314,40 @@ def test_nobody_sees_what_is_not_decided_and_after_the_deadline_all_mains_stay()
     assert all_ids(lake) == [NEW, NEW]
 
 
+def test_a_group_that_was_not_made_leaves_main_with_the_past_that_it_had():
+    lake = parted_lake()
+    for name in BOTH:
+        table = lake.table(name)
+        table.replace_main_branch("fix")
+        table.append(rows(101, 1))
+        table.create_tag("better")
+        table.create_branch("next", "better")
+        table.branch("next").append(rows(102, 1))
+    nexts = dict.fromkeys(BOTH, "next")
+    before = [[s.id for s in table.snapshots()] for table in lake.together(*BOTH)]
+    dying = lake_on(
+        FaultyStorage(storage_of(lake), [run("before", "put_if_absent", kill, where="groups/*.decided")])
+    )
+    with pytest.raises(Killed):
+        dying.replace_group(nexts)
+    for name in BOTH:
+        again(lake, Time()).table(name).append(rows(500, 1))  # after the deadline
+    lake = again(lake)
+    assert [g.outcome for g in lake.groups()] == ["stay"]
+    for table, numbered in zip(lake.together(*BOTH), before, strict=True):
+        assert [s.id for s in table.snapshots()] == [numbered[0] + 2, numbered[0] + 1, *numbered]
+        assert ids_of(table.at("main.snapshot.1")) == [0, 1, 2]
+
+    lake.replace_group(nexts)
+    for table in lake.together(*BOTH):
+        assert ids_of(table) == [*NEW, 101, 102]
+        assert [len(ids_of(table.at(f"main.snapshot.{number}"))) for number in (1, 2, 3, 4)] == [3, 4, 5, 6]
+    lake.undo_group()
+    assert all_ids(lake) == [sorted([*NEW, 101, 500])] * 2
+    for table in lake.together(*BOTH):
+        assert ids_of(table.at("main.snapshot.1")) == [0, 1, 2]
+
+
 def test_a_process_that_was_paused_too_long_begins_anew():
     lake = parted_lake()
 

@@ -51,7 +51,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.moment import Moment
 from anabranch.kernel.log.seals import is_replaced_by
-from anabranch.kernel.replacement.copy_history import copy_past
+from anabranch.kernel.replacement.take_past import copy_past
 from anabranch.lineage.model import LINEAGE_PROPERTY, LineageEntry, entry_or_none
 
 if TYPE_CHECKING:

@@ -80,6 +80,11 @@ class Layout:
     def snapshot_path(self, snapshot_id: int) -> str:
         return f"{self._folder_of(snapshot_id)}/snapshot-{snapshot_id}"
 
+    def holds(self, path: str) -> bool:
+        """Whether a path is that of a snapshot of this history."""
+        number = snapshot_id_of(path)
+        return number is not None and self.snapshot_path(number) == path
+
     @property
     def snapshot_folders(self) -> tuple[str, ...]:
         """The folders in which snapshots of this history may lie, the branch's own first."""

@@ -157,7 +157,7 @@ class RefReader:
                 own += [
                     SnapshotFile(info.path, one.snapshot, info.modified_millis)
                     for info, one in there.items()
-                    if not context.past or context.layout.snapshot_path(one.snapshot.id) == info.path
+                    if context.layout.holds(info.path)
                 ]
             seen |= there
         refs |= {one.ref for one in seen.values()}

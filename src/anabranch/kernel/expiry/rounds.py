@@ -10,7 +10,6 @@ import polars as pl
 
 from anabranch.engine import Engine
 from anabranch.errors import StorageError
-from anabranch.format.records.layout import snapshot_id_of
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.expiry.candidates import DATA, candidates
@@ -21,10 +20,11 @@ from anabranch.kernel.expiry.reachability import Reachability
 from anabranch.kernel.expiry.ref_files import Look, RefReader, SnapshotFile
 from anabranch.kernel.expiry.result import Expiry, Tally, tallies
 from anabranch.kernel.expiry.retention import RetainedHistory, Retention
-from anabranch.kernel.expiry.snapshot_removal import SnapshotRemoval, is_of_another, rolled_back
+from anabranch.kernel.expiry.snapshot_removal import SnapshotRemoval, rolled_back
 from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.parallel import reading, together
+from anabranch.kernel.log.shared_past import is_of_another
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.provenance.carry import carried_after
 from anabranch.lazy import lazy
@@ -210,7 +210,7 @@ class Round:
     def _tell_held(self, files: pl.DataFrame) -> dict[str, Tally]:
         """Tally files held by refs other than remaining snapshots, which naturally share files with older ones."""
         holders = files["holder_path"].unique().to_list()
-        own = [path for path in holders if _is_of(self.context, path)]
+        own = [path for path in holders if self.context.layout.holds(path)]
         return tallies(files.filter(~pl.col("holder_path").is_in(own)), "holder")
 
     def _delete(self, files: pl.DataFrame) -> None:
@@ -218,9 +218,3 @@ class Round:
         delete_files(self.context, files["path"].to_list(), self.engine)
         data = files.filter(pl.col("kind") == DATA)["path"].to_list()
         delete_empty_folders(self.context, data, len(self.schema.partition_keys))
-
-
-def _is_of(context: TableContext, path: str) -> bool:
-    """Whether a file holds a snapshot of this history, wherever that lies."""
-    number = snapshot_id_of(path)
-    return number is not None and context.layout.snapshot_path(number) == path

@@ -21,12 +21,11 @@ from anabranch.kernel.expiry.consumer_expiry import next_read
 from anabranch.kernel.log.archive import archive
 from anabranch.kernel.log.context import TableContext, delete_snapshot
 from anabranch.kernel.log.ledger import hand_over
-from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.removal_marks import mark_removal, unmark_removal
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.rollback_pins import next_rewound
-from anabranch.kernel.log.shared_past import check_still_main, held_in
+from anabranch.kernel.log.shared_past import check_still_main, is_of_another
 from anabranch.kernel.provenance.carry import carry_over
 
 SNAPSHOTS_IF_FULL: Final = 8
@@ -151,19 +150,6 @@ class SnapshotRemoval:
             if snapshot.stamp not in rolled_back and (newest is None or snapshot.id <= newest):
                 path = self.context.layout.snapshot_path(snapshot.id)
                 self.context.storage.put_if_absent(path, snapshot.to_json())
-
-
-def is_of_another(context: TableContext, oldest: Snapshot) -> bool:
-    """Whether the oldest snapshot of a branch belongs to the history of main, or of a former main that is kept.
-
-    What main's own history goes back to is removed by main, wherever it lies.
-    """
-    if context.main_generation is not None:
-        return False
-    home = context.layout.home_of(oldest.id)
-    if home == context.branch:
-        return held_in(context, home)(oldest.id)
-    return main_of(context.on_branch(None)).branch_uuid != context.branch_uuid
 
 
 def rolled_back(context: TableContext) -> CommitConflictError:

@@ -152,7 +152,7 @@ def take_over(source: TableContext, target: TableContext, fork: SnapshotRef) -> 
         begun = begin(partial(target.snapshots.find, fork.id))
         copy_pages(source, target, fork.id)
         is_without = begun() is None
-    if is_without:  # else the snapshots themselves are copied
+    if is_without:  # else the snapshots themselves are in its history
         parted = source.snapshots.find(fork.id)
         if parted is not None and parted.stamp == fork.stamp:
             hand_over(target, list(source.snapshots.backwards(parted)))

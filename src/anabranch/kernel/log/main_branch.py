@@ -7,7 +7,7 @@ with it call `main_of` again, which costs one look for the next pointer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -166,8 +166,17 @@ def succession(context: TableContext, branch_uuid: str) -> MainPointer | None:
     return None
 
 
+def last_replacements(main: TableContext) -> Iterator[MainPointer]:
+    """Yield the last replacement of each former main, latest first."""
+    seen = {main.branch_uuid}
+    for pointer in reversed(replacements(main)):
+        if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
+            seen.add(pointer.replaced.old.uuid)
+            yield pointer
+
+
 def is_in_past(main: TableContext, snapshot: SnapshotRef) -> bool:
-    """Whether a snapshot is in the history of main, including history copied by replacements.
+    """Whether a snapshot is in the history of main, including what that took over by replacements.
 
     Where its own file has expired, the replacements tell how much of the previous main's past each main took over.
     """

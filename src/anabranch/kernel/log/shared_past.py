@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from anabranch.errors import CommitConflictError
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import as_main_before, main_of
-from anabranch.kernel.log.main_pointer import find_release, replacements
+from anabranch.kernel.log.main_branch import as_main_before, last_replacements, main_of
+from anabranch.kernel.log.main_pointer import find_release
 from anabranch.kernel.log.seals import settled
 
 
@@ -35,6 +36,19 @@ def held_in(context: TableContext, branch: str | None) -> Callable[[int], bool]:
     return lambda number: any(layout.home_of(number) == branch for layout in layouts)
 
 
+def is_of_another(context: TableContext, oldest: Snapshot) -> bool:
+    """Whether the oldest snapshot of a branch belongs to the history of main, or of a former main that is kept.
+
+    What main's own history goes back to is removed by main, wherever it lies.
+    """
+    if context.main_generation is not None:
+        return False
+    home = context.layout.home_of(oldest.id)
+    if home == context.branch:
+        return held_in(context, home)(oldest.id)
+    return main_of(context.on_branch(None)).branch_uuid != context.branch_uuid
+
+
 def is_named(context: TableContext, branch: str) -> bool:
     """Whether the history of main, or of a former main that is kept, goes on or went on in a branch's folder."""
     return any(True for _ in _going_on_in(main_of(_as_table(context)), branch))
@@ -42,11 +56,7 @@ def is_named(context: TableContext, branch: str) -> bool:
 
 def former_mains(main: TableContext) -> Iterator[TableContext]:
     """Yield the branches that were main before, latest first, each as it was when it was main for the last time."""
-    seen = {main.branch_uuid}
-    for pointer in reversed(replacements(main)):
-        if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
-            seen.add(pointer.replaced.old.uuid)
-            yield as_main_before(main, pointer)
+    return (as_main_before(main, pointer) for pointer in last_replacements(main))
 
 
 def sharing(main: TableContext) -> Iterator[TableContext]:
@@ -72,13 +82,10 @@ def check_still_main(context: TableContext) -> None:
 
 def _going_on_in(main: TableContext, branch: str | None) -> Iterator[TableContext]:
     """Yield main and the former mains that are kept, of those whose history goes on in the folder of another branch."""
-    seen = {main.branch_uuid}
     if _goes_on_in(main, branch):
         yield main
-    for pointer in reversed(replacements(main)):
-        if pointer.replaced is None or pointer.replaced.old.uuid in seen:
-            continue
-        seen.add(pointer.replaced.old.uuid)
+    for pointer in last_replacements(main):
+        assert pointer.replaced is not None, "it is a replacement"
         former = as_main_before(main, pointer)
         if pointer.replaced.undoes is not None or not _goes_on_in(former, branch):
             continue  # what was undone is a branch like any other

@@ -57,14 +57,12 @@ class SnapshotFiles:
 
     def stored(self) -> dict[int, int]:
         """Return the time at which each snapshot was stored, by id."""
-        layout = self.layout
         return {
             number: info.modified_millis
-            for folder in layout.snapshot_folders
+            for folder in self.layout.snapshot_folders
             for info in self.storage.list(folder)
             # A branch that was main before has others too, above what is of this history.
-            if (number := snapshot_id_of(info.path)) is not None
-            if not layout.past or layout.snapshot_path(number) == info.path
+            if (number := snapshot_id_of(info.path)) is not None and self.layout.holds(info.path)
         }
 
     def own_ids(self) -> list[int]:

@@ -29,7 +29,7 @@ from anabranch.kernel.repair.lost_commits import (
     state_of_files,
 )
 from anabranch.kernel.repair.lost_snapshots import Recovery, held_snapshots, recovered
-from anabranch.kernel.replacement.copy_history import copy_past, copy_refs
+from anabranch.kernel.replacement.take_past import copy_past, copy_refs
 
 # Rebuilds the main branch from its remains if its folder was deleted.
 #

@@ -32,7 +32,7 @@ from anabranch.kernel.log.main_pointer import (
 )
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.repair.found import Act, Kind, Problem, RepairStep, is_of_later_version, put_again
-from anabranch.kernel.replacement.copy_history import shared_past
+from anabranch.kernel.replacement.take_past import shared_past
 
 _OUTCOME: Final = re.compile(rb'"outcome"\s*:\s*"(stay|replaced)"')
 

@@ -29,8 +29,8 @@ from anabranch.kernel.log.main_pointer import replacements, seal_of
 from anabranch.kernel.log.moment import time_text
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import WRITER_PROPERTY, replace_facts
-from anabranch.kernel.replacement.copy_history import tag_clashes
 from anabranch.kernel.replacement.request import Expected, Replacement, Replacing, identified
+from anabranch.kernel.replacement.take_past import tag_clashes
 
 
 def check(

@@ -23,13 +23,13 @@ from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.replacement.check import check, refusal
-from anabranch.kernel.replacement.copy_history import take_past
 from anabranch.kernel.replacement.group_attempt import Ready, decide_together
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.replace import planned
 from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.kernel.replacement.result import GroupResult, ReplaceResult
 from anabranch.kernel.replacement.sealing import catch_up, covered, follow_up, last_replacement
+from anabranch.kernel.replacement.take_past import take_past
 from anabranch.storage.protocol import Storage
 
 
@@ -60,10 +60,10 @@ def replace_group(members: Sequence[Member]) -> GroupResult:
                 catch_up(one, until)
         ready = []
         for one in replacing:
-            copied = take_past(one.main, one.target, one.fork)
+            taken = take_past(one.main, one.target, one.fork)
             covered(one, one.main.snapshots.head())  # so that little is left to be read once main is sealed
             take_back(one.main, one.target.branch_uuid)
-            ready.append(Ready(one, copied))
+            ready.append(Ready(one, taken))
         made = decide_together(groups, ready)
         if made is not None:
             return made

@@ -23,7 +23,6 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import announce, keep_group_decision, put_decision
 from anabranch.kernel.log.main_pointer import put_pointer, put_seal
 from anabranch.kernel.log.seals import decision, stay
-from anabranch.kernel.replacement.copy_history import CopiedPast
 from anabranch.kernel.replacement.request import Replacing
 from anabranch.kernel.replacement.result import GroupResult, ReplaceResult
 from anabranch.kernel.replacement.sealing import (
@@ -36,6 +35,7 @@ from anabranch.kernel.replacement.sealing import (
     pointer_after,
     seal_timeout,
 )
+from anabranch.kernel.replacement.take_past import TakenPast
 from anabranch.storage.protocol import Storage
 
 
@@ -44,8 +44,8 @@ class Ready:
     """A table of a group, checked and prepared."""
 
     replacing: Replacing
-    copied: CopiedPast | None = None
-    """Copied part of main's past on the target; None if it needs nothing."""
+    taken: TakenPast | None = None
+    """What the target has of main's past; None for an undo."""
 
     @property
     def main(self) -> TableContext:
@@ -113,7 +113,7 @@ class _Attempt:
         until = last_look(self.members[0].replacing, seals[0])
         made = []
         for member, seal, snapshot in zip(self.members, seals, last, strict=True):
-            pointer = pointer_after(member.replacing, snapshot, seal, member.copied, until)
+            pointer = pointer_after(member.replacing, snapshot, seal, member.taken, until)
             if pointer is None:
                 return None
             made.append((member.main, in_group(pointer, self.number, self.token)))

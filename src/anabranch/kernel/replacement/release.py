@@ -29,7 +29,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.group_log import complete_copies
 from anabranch.kernel.log.lost_pointers import check_decisions, complete_pointer_copies
-from anabranch.kernel.log.main_branch import foreign_after, former_main, main_of
+from anabranch.kernel.log.main_branch import foreign_after, former_main, last_replacements, main_of
 from anabranch.kernel.log.main_pointer import find_release, put_release, replacements
 from anabranch.kernel.log.ref_log import find_tags, is_internal, savepoints, tag_names
 from anabranch.kernel.log.shared_past import held_in
@@ -61,7 +61,7 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
         complete_copies(main, replacements(main))
         complete_pointer_copies(main, replacements(main))
     dropped, kept = [], []
-    standing = [*_standing(main)]
+    standing = [*last_replacements(main)]
     now = removal_time(main) if standing else 0
     for pointer in standing:
         assert pointer.replaced is not None, "it is a replacement"
@@ -88,7 +88,7 @@ def take_back(main: TableContext, branch_uuid: str) -> None:
 
     Does nothing for a branch that never was main. Raises `NotFoundError`: it was dropped or deleted.
     """
-    for pointer in _standing(main):
+    for pointer in last_replacements(main):
         assert pointer.replaced is not None, "it is a replacement"
         if pointer.replaced.old.uuid != branch_uuid:
             continue
@@ -128,15 +128,6 @@ def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
             continue
         if begun.snapshot.branch_uuid == old.branch_uuid and begun.snapshot.id > fork.id:
             yield f"branch '{name}'"
-
-
-def _standing(main: TableContext) -> Iterator[MainPointer]:
-    """Yield the last replacement of each former main."""
-    seen = {main.branch_uuid}
-    for pointer in reversed(replacements(main)):
-        if pointer.replaced is not None and pointer.replaced.old.uuid not in seen:
-            seen.add(pointer.replaced.old.uuid)
-            yield pointer
 
 
 def _is_there(main: TableContext, old: BranchRef) -> bool:

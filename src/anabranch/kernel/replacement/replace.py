@@ -2,7 +2,7 @@
 
 1. *Check*: main still knows the branch's fork snapshot, no tag is in the way, no other engine writes.
 2. *Catch up*, if asked to: until the branch has read from its sources what main has.
-3. *Copy* main's past tags and savepoints to the branch; its snapshots stay where they are (`copy_history`).
+3. *Copy* main's past tags and savepoints to the branch; its snapshots stay where they are (`take_past`).
 4. *Seal*: announce the replacement (``SEAL-<g>``), then end main by a snapshot that changes nothing.
 5. *Decide*, with one put-if-absent of ``MAIN-<g>``. From then on the branch is main.
 
@@ -33,7 +33,6 @@ from anabranch.kernel.log.main_pointer import put_pointer, put_seal, replacement
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.seals import decision, stay
 from anabranch.kernel.replacement.check import check, last_standing, moved, refusal
-from anabranch.kernel.replacement.copy_history import CopiedPast, take_past
 from anabranch.kernel.replacement.release import take_back
 from anabranch.kernel.replacement.request import Replacement, Replacing, identified
 from anabranch.kernel.replacement.result import ReplaceResult
@@ -49,6 +48,7 @@ from anabranch.kernel.replacement.sealing import (
     pointer_after,
     seal_timeout,
 )
+from anabranch.kernel.replacement.take_past import TakenPast, take_past
 
 _REQUESTS: Final = 3
 
@@ -85,8 +85,8 @@ def replace_main(context: TableContext, wishes: Replacement) -> tuple[MainPointe
             replacing = check(main, wishes, opened=opened)
         if wishes.wait_millis is not None:
             catch_up(replacing, until)  # main is not sealed in vain
-        copied = take_past(main, replacing.target, replacing.fork)
-        made = decide(replacing, copied, _ready(replacing))
+        taken = take_past(main, replacing.target, replacing.fork)
+        made = decide(replacing, taken, _ready(replacing))
         if made is not None:
             return made, False
 
@@ -143,13 +143,13 @@ def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = Fal
 
 
 def decide(
-    replacing: Replacing, copied: CopiedPast | None = None, known: Snapshot | None = None
+    replacing: Replacing, taken: TakenPast | None = None, known: Snapshot | None = None
 ) -> MainPointer | None:
     """Seal main and put the pointer; None if it was decided otherwise and the caller must start over.
 
     Args:
         replacing: the checked replacement.
-        copied: copied part of main's past on the target; None if it needs nothing.
+        taken: what the target has of main's past; None for an undo.
         known: a snapshot of main that the schema was looked at after, as `commit` takes it.
     """
     main = replacing.main
@@ -159,7 +159,7 @@ def decide(
         decision(main, generation)  # another replacement is under way, or its process died
         return None
     try:
-        pointer = pointer_after(replacing, end_main(replacing, known), seal, copied)
+        pointer = pointer_after(replacing, end_main(replacing, known), seal, taken)
         if pointer is None or not _put(main, pointer):
             stay(main, generation, replacing.wishes.by)
             return None

@@ -1,7 +1,7 @@
 """The critical section of a replacement, for one table: the old main is sealed, and the new pointer is built.
 
 Meanwhile nobody can commit to the old main, so the work here is short: copying what was put since main's
-past was copied, and the last check whether the branch may replace it. The caller decides whether the pointer stands
+past was taken, and the last check whether the branch may replace it. The caller decides whether the pointer stands
 for itself or belongs to a group.
 """
 
@@ -30,14 +30,14 @@ from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.properties import SEAL_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.provenance.coverage import Covered, JobOnMain, by_job
 from anabranch.kernel.replacement.check import foreign, moved_from, refusal
-from anabranch.kernel.replacement.copy_history import (
-    CopiedPast,
+from anabranch.kernel.replacement.request import Replacement, Replacing
+from anabranch.kernel.replacement.take_past import (
+    TakenPast,
     copy_refs,
     drop_stale,
     is_rewound,
     take_over_again,
 )
-from anabranch.kernel.replacement.request import Replacement, Replacing
 from anabranch.options import BRANCH_SEAL_TIMEOUT
 
 
@@ -100,26 +100,26 @@ def end_main(replacing: Replacing, known: Snapshot | None = None) -> Snapshot:
 
 
 def pointer_after(
-    replacing: Replacing, last: Snapshot, seal: Seal, copied: CopiedPast | None, until: float | None = None
+    replacing: Replacing, last: Snapshot, seal: Seal, taken: TakenPast | None, until: float | None = None
 ) -> MainPointer | None:
     """Re-check after sealing; return the pointer to publish, or None to abandon.
 
     Args:
         last: the snapshot that sealed main.
         seal: the announcement.
-        copied: copied part of main's past on the target; None if it needs nothing.
+        taken: what the target has of main's past; None for an undo.
         until: how long to wait for the target to catch up, by the monotonic clock; None for a share of the seal's time.
 
     Raises `NotFoundError`: the branch was deleted since it was opened, even if recreated under its name.
     """
     main, target, wishes = replacing.main, replacing.target, replacing.wishes
     # Not beside the wait: an error ends it, and everybody waits for the decision.
-    if copied is not None:
-        drop_stale(target, copied.tags, copy_refs(main, target, replacing.fork, copied.tags))
-        if copied.past is not None and is_rewound(main, replacing.fork):
+    if taken is not None:
+        drop_stale(target, taken.tags, copy_refs(main, target, replacing.fork, taken.tags))
+        if taken.past is not None and is_rewound(main, replacing.fork):
             return None  # it looks for the seal before it removes anything; the next attempt copies
-    past = _past_of_target(replacing, copied)
-    if replacing.undoes is not None or (copied is not None and not copied.is_of_main):
+    past = _past_of_target(replacing, taken)
+    if replacing.undoes is not None or (taken is not None and not taken.is_of_main):
         take_over_again(main, target, past)
     found = last_catch_up(replacing, last, seal, until)
     is_behind = wishes.wait_millis is not None and found is not None and found.behind > 0
@@ -164,10 +164,10 @@ def pointer_after(
     )
 
 
-def _past_of_target(replacing: Replacing, copied: CopiedPast | None) -> tuple[Part, ...]:
+def _past_of_target(replacing: Replacing, taken: TakenPast | None) -> tuple[Part, ...]:
     if replacing.undoes is not None:
         return past_after(replacing.main, replacing.undoes - 1)  # what it had as main
-    return () if copied is None or copied.past is None else copied.past
+    return () if taken is None or taken.past is None else taken.past
 
 
 def in_group(pointer: MainPointer, number: int, token: str) -> MainPointer:

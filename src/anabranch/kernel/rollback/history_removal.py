@@ -136,7 +136,7 @@ def _branches(context: TableContext, after: int, later: Sequence[Snapshot]) -> I
         branch = context.on_branch(name)
         if branch.fork is not None:
             begun = branch.fork.snapshot
-            # By stamp if main was replaced since, and has the snapshot as a part of its copied past.
+            # By stamp if main was replaced since, and has the snapshot as a part of its past.
             if begun.id > after and (begun.branch_uuid == context.branch_uuid or begun.stamp in stamps):
                 yield Holder(HolderKind.BRANCH, name, begun.id)
             continue

@@ -45,11 +45,9 @@ _AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedPast:
-    """Copied part of main's past on a branch."""
+class TakenPast:
+    """What a branch that becomes main has of main's past."""
 
-    snapshots: int
-    """Number of snapshots copied by this call."""
     tags: frozenset[str]
     """Names of the copied tags, including those that pin savepoints."""
     past: tuple[Part, ...] | None = None
@@ -58,7 +56,7 @@ class CopiedPast:
     """Whether all of its past is main's; not so if it was main before, or began on a former main."""
 
 
-def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:
+def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> TakenPast:
     """Do for a branch that becomes main what can be done before: copy main's past, except for snapshots that can be shared."""
     with reading(main.storage) as begin:
         rewound, asked = (
@@ -77,7 +75,7 @@ def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
         tags = copy_refs(main, target, fork)
 
     together(copy_others, partial(_point_to_earliest, main, target), at=main.storage)
-    return CopiedPast(0, tags, past, origin is main)
+    return TakenPast(tags, past, origin is main)
 
 
 def is_rewound(main: TableContext, fork: SnapshotRef) -> bool:
@@ -131,16 +129,15 @@ def _point_to_earliest(main: TableContext, target: TableContext) -> None:
         target.storage.put(target.layout.earliest_hint_path, str(earliest).encode(), durable=False)
 
 
-def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> CopiedPast:
+def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> TakenPast:
     """Copy main's snapshots below the fork, and the tags and savepoints up to it, to a branch.
 
     If the branch no longer has the fork snapshot, only tags and savepoints are copied.
     """
-    copied, tags = 0, frozenset[str]()
+    tags = frozenset[str]()
 
     def copy_snapshots() -> None:
-        nonlocal copied
-        copied = _copy_snapshots(main, target, fork)
+        _copy_snapshots(main, target, fork)
         drop_expired(main, target, fork)
 
     def copy_others() -> None:
@@ -149,7 +146,7 @@ def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Co
 
     # Neither needs the other: whoever died may have left any of both, and a branch without the fork snapshot gets no others.
     together(copy_snapshots, copy_others, at=main.storage)
-    return CopiedPast(copied, tags)
+    return TakenPast(tags)
 
 
 def copy_refs(
@@ -198,29 +195,27 @@ def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> 
             )
 
 
-def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef) -> int:
+def _copy_snapshots(main: TableContext, target: TableContext, fork: SnapshotRef) -> None:
     with reading(main.storage) as begin:
         found = [begin(partial(branch.snapshots.find, fork.id)) for branch in (target, main)]
         listed = [begin(branch.snapshots.ids) for branch in (target, main)]
         begun, parted = (find() for find in found)
         if begun is None or parted is None or not begun.stamp == parted.stamp == fork.stamp:
-            return 0
+            return
         # One that is put or expires between the listings is copied once more, or not found below.
         known, stored = (set(ids()) for ids in listed)
-    copied, lowest = 0, fork.id
+    lowest = fork.id
     if all(number in known or number > fork.id for number in stored):
-        return 0
+        return
     past = main.snapshots.stored_below(parted)
     while batch := _put_batch(target, known, past):
         missing = {number: data for number, data in batch.items() if number not in known}
         there = _checked(main, target, fork, missing)
-        copied += there
         if there < len(missing):
             break  # they were expired meanwhile, and all before them
         lowest = min(batch)
-    if copied:
+    if lowest < fork.id:
         target.storage.put(target.layout.earliest_hint_path, str(lowest).encode(), durable=False)
-    return copied
 
 
 def _put_batch(
