@@ -112,6 +112,38 @@ def test_names_that_a_new_tag_must_not_have(table, name):
     assert table.tags(include_internal=True) == ["good"]
 
 
+@pytest.mark.parametrize("gone", ["base list", "delta list", "manifest"])
+@pytest.mark.parametrize("make", ["tag", "savepoint", "branch", "replaced tag"])
+def test_what_another_engines_expiry_left_in_part_is_not_referred_to(table, make, gone):
+    """It died after manifests of a snapshot and before the snapshot; this process still has them in its cache."""
+    table.append(rows(0, 1))
+    table.overwrite(rows(10, 1))
+    table.create_tag("newest")
+    old, layout = table.context.snapshots.find(1), table.context.layout
+    (manifest,) = table.context.manifests.of_snapshot(old)
+    name = {
+        "base list": old.base_manifest_list,
+        "delta list": old.delta_manifest_list,
+        "manifest": manifest.file_name,
+    }[gone]
+    table.context.storage.delete(layout.manifest_path(name))
+    before = {*_internal(table)}
+    with pytest.raises(anabranch.NotFoundError, match="snapshot 1 of .* cannot be referred to") as caught:
+        {
+            "tag": lambda: table.create_tag("old", snapshot=1),
+            "savepoint": lambda: table.create_savepoint(snapshot=1),
+            "branch": lambda: table.create_branch("old", snapshot=1),
+            "replaced tag": lambda: table.replace_tag("newest", snapshot=1),
+        }[make]()
+    assert name in caught.value.message
+    assert {*_internal(table)} == before
+    assert [*table.tags()] == ["newest"]
+    assert ids_of(table.at("newest")) == [10]
+    table.append(rows(20, 1))
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert ids_of(table) == [10, 20], "no reference that cannot be read stops the expiry"
+
+
 def test_a_name_is_given_once(table):
     table.create_tag("good", 2)
     for snapshot in (2, 3):

@@ -208,6 +208,23 @@ def test_all_snapshots_were_deleted_and_a_ref_holds_one_that_had_expired(tmp_pat
     assert ids_of(_fresh(table).at(6)) == [0, 1, 3, 4]
 
 
+def test_all_snapshots_were_deleted_and_the_base_of_the_first_had_expired(tmp_path):
+    """Nothing tells what the first was: the one after it has all rows, and keeps its number."""
+    table = make_table(tmp_path, options={"write-only": "true"})
+    table.append(rows(0, 1))
+    table.create_branch("fix", snapshot=1)
+    table.append(rows(9, 1))
+    table.rollback(1)
+    table.append(rows(3, 1))
+    table.expire_snapshots(retain_max=2, retain_min=1, older_than=2**60)
+    assert sorted(one.id for one in table.snapshots()) == [3, 4]
+    for number in (3, 4):
+        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    _check_mended(table, [0, 3])
+    assert not table.context.snapshots.is_there(3)
+    assert ids_of(_fresh(table).at(4)) == [0, 3]
+
+
 def test_another_engine_put_the_branch_in_the_place_of_main(table):
     """As Java Paimon's fast-forward does: main's snapshots after the branch began go, the branch's are copied."""
     storage = table.context.storage

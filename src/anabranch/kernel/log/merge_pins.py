@@ -19,7 +19,7 @@ from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.merge_record import MergeEnd, MergeLog, MergeRecord, merge_log
-from anabranch.kernel.log.moment import check_there, of_snapshot
+from anabranch.kernel.log.moment import check_holds, of_snapshot
 from anabranch.kernel.log.ref_log import (
     delete_tags,
     find_tag,
@@ -59,7 +59,7 @@ def pin_head(branch: TableContext, record: MergeRecord, *, is_new: bool = False)
         return True
     put_tag(branch, name, record.head)
     try:
-        check_there(branch, of_snapshot(record.head))
+        check_holds(branch, of_snapshot(record.head))
     except AnabranchError:
         branch.storage.delete(branch.layout.tag_path(name))
         return False

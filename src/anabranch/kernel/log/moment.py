@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from anabranch.errors import NotFoundError, PredicateError
+from anabranch.errors import CorruptTableError, NotFoundError, PredicateError
 from anabranch.expr.values import Timestamp
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
-from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.parallel import each, reading
 from anabranch.kernel.log.ref_log import find_savepoint, find_tag, readable_snapshot
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
@@ -81,11 +83,7 @@ def newest(context: TableContext) -> Moment:
 
 
 def check_there(context: TableContext, moment: Moment) -> None:
-    """Raise `NotFoundError` unless the reference that found a moment still exists and names the same snapshot.
-
-    To make a new reference to it, write that first and call this afterwards. An expiry that removed the
-    moment before shows here; one that removes it later finds the new reference.
-    """
+    """Raise `NotFoundError` unless the reference that found a moment still exists and names the same snapshot."""
     match moment.found_by:
         case "snapshot":
             there = context.snapshots.still(moment.snapshot) is not None
@@ -98,6 +96,44 @@ def check_there(context: TableContext, moment: Moment) -> None:
         raise NotFoundError(
             f"'{moment.name}' of '{context.title}' was removed while a new reference to it was made",
             hint="choose a moment that is there: a newer snapshot, a tag or a savepoint.",
+        )
+
+
+def check_holds(context: TableContext, moment: Moment) -> None:
+    """Raise `NotFoundError` if a new reference to a moment, which was written just now, does not hold it.
+
+    An expiry that removed the moment before shows here; one that removes it later finds the new reference. Another engine's
+    expiry removes the manifests of a snapshot first. If it died before the snapshot, the reference would hold nothing, and no
+    expiry of ours goes on while one cannot be read in full.
+    """
+    if moment.found_by != "snapshot":
+        check_there(context, moment)
+        return
+    with reading(context.storage) as begin:
+        there = begin(partial(check_there, context, moment))
+        above = begin(partial(context.snapshots.is_there, moment.snapshot.id + 1))
+        there()
+        if above():  # the newest never expires
+            _check_manifests(context, moment.snapshot)
+
+
+def _check_manifests(context: TableContext, snapshot: Snapshot) -> None:
+    lists = [name for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) if name != NO_LIST]
+    exists = context.storage.exists
+    try:
+        manifests = [meta.file_name for name in lists for meta in context.manifests.read_list(name)]
+        paths = [context.layout.manifest_path(name) for name in (*lists, *manifests)]
+        gone = [
+            path
+            for path, found in zip(paths, each(exists, paths, at=context.storage), strict=True)
+            if not found
+        ]
+    except CorruptTableError as error:
+        gone = [error.path]
+    if gone:
+        raise NotFoundError(
+            f"snapshot {snapshot.id} of '{context.title}' cannot be referred to: {gone[0]} is gone",
+            hint="choose a newer moment: an expiry of another engine may have ended in the middle. `verify` tells what is damaged.",
         )
 
 

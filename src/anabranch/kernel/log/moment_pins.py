@@ -13,7 +13,7 @@ from contextlib import suppress
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.moment import Moment, check_there
+from anabranch.kernel.log.moment import Moment, check_holds
 from anabranch.kernel.log.ref_log import delete_tags, put_tag
 from anabranch.kernel.log.store_clock import day_old
 
@@ -30,7 +30,7 @@ def take(context: TableContext, moment: Moment) -> str:
     name = f"{_PREFIX}{context.runtime.ids.uuid()}"
     put_tag(context, name, moment.snapshot)
     try:
-        check_there(context, moment)
+        check_holds(context, moment)
     except AnabranchError:
         release(context, name)
         raise
@@ -63,7 +63,7 @@ def hand_over(context: TableContext, pin: str, moment: Moment) -> None:
     if context.storage.exists(context.layout.tag_path(pin)):
         release(context, pin)
     else:
-        check_there(context, moment)
+        check_holds(context, moment)
 
 
 def release_old(context: TableContext, tags: Mapping[str, int]) -> list[str]:

@@ -22,7 +22,7 @@ from anabranch.format.records.savepoint import pinned_savepoint_of
 from anabranch.format.text.names import check_tag_name
 from anabranch.kernel.log import moment_pins as pins
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.moment import Moment, check_there, of_tag
+from anabranch.kernel.log.moment import Moment, check_holds, check_there, of_tag
 from anabranch.kernel.log.ref_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.refs.tag_removal import finish_removals, remove_exactly
@@ -49,7 +49,7 @@ def create_tag(
     if not context.storage.put_if_absent(context.layout.tag_path(name), tag.to_json()):
         raise _exists(context, find_tag(context, name) or tag)
     try:
-        check_there(context, moment)
+        check_holds(context, moment)
     except AnabranchError:
         remove_exactly(context, tag)  # not one that was put in its place since
         raise

@@ -84,9 +84,11 @@ def recover_head(context: TableContext, states: Sequence[RefState], hinted: int)
             begin, best = hinted, [commits[-1]]
         # What a ref holds may have expired, and so have numbers after it, of which nothing is left: the rest keeps its own.
         held_first = len([*takewhile(lambda one: one.snapshot is not None, best)])
+        # Its end is the newest that lists tell of. Where they are too few, those before it are not known, as one with a base
+        # that has expired.
         rest = best[held_first:]
-        first = min(context.snapshots.hinted_earliest_id() or 1, hinted - len(rest) + 1)
-        if rest and begin + held_first < first:
+        first = hinted - len(rest) + 1
+        if rest and begin + held_first < min(context.snapshots.hinted_earliest_id() or 1, first):
             begin, best = first, rest
     return recovered(context, head, begin, best)
 
