@@ -11,7 +11,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import OptionError
-from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot import NO_LIST, CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs.auto_tags import due_tags
 from anabranch.runtime import SystemClock
@@ -252,9 +252,8 @@ def test_a_batch_write_may_have_a_tag_of_its_own_name():
 
 
 def _snapshot(number, millis):
-    name = f"manifest-list-{number}"
     return Snapshot(
-        id=number, schema_id=0, base_manifest_list=name, delta_manifest_list=name, commit_user="u",
+        id=number, schema_id=0, base_manifest_list=NO_LIST, delta_manifest_list=NO_LIST, commit_user="u",
         commit_identifier=number, commit_kind=CommitKind.APPEND, time_millis=millis, total_record_count=1,
     )  # fmt: skip
 
