@@ -11,7 +11,8 @@ import pytest
 
 import anabranch
 from anabranch.errors import OptionError
-from anabranch.format.records.snapshot import NO_LIST, CommitKind, Snapshot
+from anabranch.format.records.manifest_list import encode_manifest_list
+from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs.auto_tags import due_tags
 from anabranch.runtime import SystemClock
@@ -252,8 +253,9 @@ def test_a_batch_write_may_have_a_tag_of_its_own_name():
 
 
 def _snapshot(number, millis):
+    name = f"manifest-list-{number}"
     return Snapshot(
-        id=number, schema_id=0, base_manifest_list=NO_LIST, delta_manifest_list=NO_LIST, commit_user="u",
+        id=number, schema_id=0, base_manifest_list=name, delta_manifest_list=name, commit_user="u",
         commit_identifier=number, commit_kind=CommitKind.APPEND, time_millis=millis, total_record_count=1,
     )  # fmt: skip
 
@@ -286,7 +288,9 @@ def _check_against_definition(seed):
     for number in range(1, chance.randint(2, 40)):
         millis += chance.choice([0, 1, length // 20, length // 3, length // 3, length, 3 * length])
         times[number] = millis
-        storage.put(context.layout.snapshot_path(number), _snapshot(number, millis).to_json())
+        snapshot = _snapshot(number, millis)
+        storage.put(context.layout.snapshot_path(number), snapshot.to_json())
+        storage.put(context.layout.manifest_path(snapshot.base_manifest_list), encode_manifest_list([]))
         if chance.random() < 0.5:  # not every commit gets as far
             made += due_tags(context, options, _snapshot(number, millis))
         if chance.random() < 0.1:
