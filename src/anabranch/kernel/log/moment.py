@@ -129,7 +129,7 @@ def _check_manifests(context: TableContext, snapshot: Snapshot) -> None:
             if not found
         ]
     except CorruptTableError as error:
-        gone = [error.path]
+        gone = [error.path or "a manifest of it"]
     if gone:
         raise NotFoundError(
             f"snapshot {snapshot.id} of '{context.title}' cannot be referred to: {gone[0]} is gone",
