@@ -266,7 +266,8 @@ class Model(Held):
     def _join(self, line, branch, entry):
         """What was astray belongs to the history if the very snapshot that it was built on is put again.
 
-        That one follows from the one before it alone (`take_over`), so it is the same also after it was rolled back.
+        That one follows from the one before it alone (`take_over`), so it is the same also after it was rolled back. What another
+        engine put names no parent: one with the same files is the same to it.
         """
         number, act = entry.id + 1, line.astray.get(entry.id + 1)
         found = self.world.store.objects.get(
@@ -275,15 +276,25 @@ class Model(Held):
         if act is None or found is None:
             return
         content = json.loads(found.data)
-        if (content.get("properties") or {}).get(PARENT) == entry.stamp:
+        properties = content.get("properties") or {}
+        if properties.get(PARENT) == entry.stamp or (
+            PARENT not in properties and self._is_on_alike(content, entry)
+        ):
             del line.astray[number]
-            if "anabranch.leftover" in content["properties"]:
+            if "anabranch.leftover" in properties:
                 rows, act = entry.rows, None  # it led history on, up to something astray
             else:
                 rows = act.rows_after(content, entry.rows, self)
             self._push(
                 line, branch, Entry(number, stamp_of(content), content, rows, act, self.world, self.world.now)
             )
+
+    def _is_on_alike(self, content, entry):
+        """Whether a snapshot was built on one with the same files as this one."""
+        try:
+            return self.walker.live(dict(content, deltaManifestList=None)) == self.walker.live(entry.content)
+        except KeyError:  # an expiry may have taken them
+            return False
 
     def _replaced(self, line, branch, number, change):
         """Something was stored in place of a snapshot that is astray, so that history can go on."""
