@@ -221,3 +221,22 @@ def test_a_tag_takes_the_name_that_the_hint_gives_an_ambiguous_number():
     with pytest.raises(InvalidInputError, match="of a main that was replaced"):
         table.create_tag("former", "main@1.snapshot.3")
     assert "former" not in table.tags()
+
+
+def test_a_branch_and_a_savepoint_begin_where_the_hint_says_for_an_ambiguous_number():
+    table = parted(main=2, fix=3)
+    table.replace_main_branch("fix")
+    with pytest.raises(InvalidInputError, match="AMBIGUOUS_SNAPSHOT") as refused:
+        table.create_branch("next", snapshot=3)
+    assert "'main.snapshot.3'" in refused.value.hint
+    table.create_branch("next", snapshot="main.snapshot.3")
+    assert ids_of(table.branch("next")) == [*BEFORE, 100]
+    saved = table.savepoint_manager.create("main.snapshot.3")
+    assert ids_of(table.at(f"savepoint.{saved.id}")) == [*BEFORE, 100]
+    for make in (
+        table.savepoint_manager.create,
+        lambda version: table.create_branch("former", snapshot=version),
+    ):
+        with pytest.raises(InvalidInputError, match="of a main that was replaced"):
+            make("main@1.snapshot.3")
+    assert table.branches() == ["fix", "next"]

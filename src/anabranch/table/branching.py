@@ -12,7 +12,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.refs.auto_tags import keep_due
-from anabranch.kernel.refs.moments import resolve
+from anabranch.kernel.refs.moments import resolve_own
 from anabranch.kernel.refs.tags import parse_retained
 from anabranch.kernel.replacement.follow import on_main
 from anabranch.table.view import TableView
@@ -71,7 +71,7 @@ class BranchMethods(TableView):
             )
 
         def create(main: TableContext) -> TableContext:
-            moment = None if version is None else resolve(main, version)
+            moment = None if version is None else resolve_own(main, version)
             return create_branch(main, name, tag or name, moment=moment, created_by=created_by, retained=kept)
 
         on_main(self._context, create, lambda _main, made: made.read_fork() is not None)

@@ -6,7 +6,7 @@ from anabranch.format.records.savepoint import Savepoint
 from anabranch.kernel.log import ref_log
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs import savepoints
-from anabranch.kernel.refs.moments import resolve
+from anabranch.kernel.refs.moments import resolve_own
 
 
 class SavepointManager:
@@ -65,7 +65,7 @@ class SavepointManager:
     def create(self, version: str | int | None = None) -> Savepoint:
         """Create a savepoint of the current moment, or of what `version` names. See `Table.create_savepoint`."""
         self._context.check_same_table()
-        moment = None if version is None else resolve(self._context, version)
+        moment = None if version is None else resolve_own(self._context, version)
         return savepoints.create_savepoint(self._context, moment)
 
     def delete(self, savepoint_id: int) -> Savepoint:

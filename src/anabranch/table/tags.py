@@ -12,11 +12,10 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.branch_log import check_still_there
 from anabranch.kernel.log.consumers import ConsumerLag, consumer_lags, forget_consumer, move_consumer
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, newest
 from anabranch.kernel.log.parallel import OnUnread
 from anabranch.kernel.log.ref_log import find_savepoint, find_tag, is_internal, is_of, savepoints, tag_names
-from anabranch.kernel.refs.moments import resolve, to_millis
+from anabranch.kernel.refs.moments import resolve_own, to_millis
 from anabranch.kernel.refs.published import at_time
 from anabranch.kernel.refs.savepoints import create_savepoint, delete_savepoint
 from anabranch.kernel.refs.tags import create_tag, delete_tag, parse_retained, rename_tag, replace_tag
@@ -235,13 +234,7 @@ class TagMethods(TableView):
         if version is not None and timestamp is not None:
             raise InvalidInputError("a moment is named either by a snapshot or by a timestamp")
         if version is not None:
-            place, version = located(context, version)
-            if place.branch_uuid != context.branch_uuid:
-                raise InvalidInputError(
-                    f"a tag of main cannot name '{version}' of a main that was replaced",
-                    hint=f"name it on that branch: `anabranch create-tag '{context.name}$branch_main@N'`.",
-                )
-            return resolve(place, version)
+            return resolve_own(context, version)
         if timestamp is not None:
             return at_time(context, to_millis(timestamp))
         return self._pinned or newest(context)

@@ -4,11 +4,14 @@ Main and the branch share the files of that snapshot, and each may delete them f
 not check other branches still spare tagged snapshots; so there is a tag, ``anabranch-fork-<uuid of the branch>``, that
 never expires, on both sides. The one on main is put before anything else of a new branch and removed after everything
 else of a deleted one: a pin without a branch was left by a process that died.
+
+A branch that becomes main keeps its own pin in its folder: that holds what it shares with main's past and with what was main.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,6 +21,8 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import last_replacements
+from anabranch.kernel.log.main_pointer import is_dropped
 from anabranch.kernel.log.parallel import reading, stream
 from anabranch.kernel.log.ref_log import delete_tags, find_tag, put_tag, tag_times
 from anabranch.kernel.log.store_clock import day_old
@@ -120,9 +125,11 @@ def tend_fork_pins(
         times = begin(partial(tag_times, main))
         begun = [begin(partial(getattr, branch, "fork")) for branch in (main, *branches)]
         pinned = {name: made for name, made in times().items() if is_fork_pin(name)}
-        tended = partial(_tended, main, pinned.keys())
+        # What main has need not be looked up if nothing is released.
+        tended = partial(_tended, main, pinned.keys(), set() if release else pinned.keys())
         asked = zip(branches, begun[1:], strict=True)
         found = [*zip(branches, stream(tended, asked, at=main.storage), strict=True)]
+        found.append((main, _tended_main(main, pinned.keys(), branches)))
     needed = {one.needed for _, one in found}
     is_known = not any(one.is_unknown for _, one in found)  # else any pin may be the one of that branch
     restored, lost = [], []
@@ -158,9 +165,12 @@ class _Tended:
 
 
 def _tended(
-    main: TableContext, pinned: Collection[str], asked: tuple[TableContext, Callable[[], Fork | None]]
+    main: TableContext,
+    pinned: Collection[str],
+    needed: Collection[str],
+    asked: tuple[TableContext, Callable[[], Fork | None]],
 ) -> _Tended:
-    """Look for the pins of a branch, given those that main has, and how to wait for its fork record."""
+    """Look for the pins of a branch, given those that main has and those it needs, and how to wait for its fork record."""
     branch, asking = asked
     try:
         fork = asking()
@@ -171,7 +181,7 @@ def _tended(
     pin = fork_pin(fork.branch_uuid)
     with reading(main.storage) as begin:
         there = begin(lambda: branch.storage.exists(branch.layout.tag_path(pin)))
-        is_on_main = belongs_on_main(fork, branch, main)
+        is_on_main = pin in needed or belongs_on_main(fork, branch, main)
         missing = [*([main] if is_on_main and pin not in pinned else []), *([] if there() else [branch])]
     tended = _Tended(pin if is_on_main else None)
     missing = [side for side in missing if not side.storage.exists(side.layout.tag_path(pin))]
@@ -189,14 +199,52 @@ def _tended(
     return replace(tended, missing=tuple(missing), snapshot=snapshot)
 
 
-def belongs_on_main(fork: Fork, branch: TableContext, main: TableContext) -> bool:
-    """Whether main is to hold on to what a branch began with: not where the version of the schema is not main's.
+def _tended_main(main: TableContext, pinned: Collection[str], branches: Sequence[TableContext]) -> _Tended:
+    """Look for the pin of what main itself began with; it goes once nobody else has any of that.
 
-    So it is with a branch that was begun on a main whose replacement was taken back. A tag there would name a version
-    that main lacks, or another one of that number; what main shares with the branch is older than that replacement.
+    That is the past that lies elsewhere, branches that did not begin on main, and what was main in the table's own folder.
+    """
+    try:
+        fork = main.fork
+    except CorruptTableError:
+        return _Tended(is_unknown=True)
+    if fork is None:
+        return _Tended()
+    pin = fork_pin(fork.branch_uuid)
+    is_past_left = (main.snapshots.hinted_earliest_id() or 1) < main.layout.first_own
+    if not (is_past_left or any(_is_of_another(branch, main) for branch in branches) or _is_first_kept(main)):
+        return _Tended()
+    snapshot = None if pin in pinned else fork_snapshot(main)
+    return _Tended(pin, missing=() if snapshot is None else (main,), snapshot=snapshot)
+
+
+def _is_of_another(branch: TableContext, main: TableContext) -> bool:
+    """Whether a branch began on what was main before, as far as that can be read."""
+    try:
+        fork = branch.fork
+    except CorruptTableError:
+        return True
+    return fork is not None and main.branch_uuid not in (fork.branch_uuid, fork.snapshot.branch_uuid)
+
+
+def _is_first_kept(main: TableContext) -> bool:
+    """Whether what was main in the table's own folder is kept."""
+    former = [one for one in last_replacements(main) if one.replaced and one.replaced.old.name is None]
+    return any(not is_dropped(main, one) for one in former)
+
+
+def belongs_on_main(fork: Fork, branch: TableContext, main: TableContext) -> bool:
+    """Whether main is to hold on to what a branch began with: not where that is not main's, nor the version of its schema.
+
+    So it is with a branch that began later than main itself on what was main, or on a main whose replacement was taken
+    back. A tag there would name a schema that main lacks, or another one of that number; what main shares with the branch
+    is older, and main holds it by its own pin.
     """
     if fork.snapshot.branch_uuid == main.branch_uuid:
         return True
+    with suppress(CorruptTableError):
+        if main.fork is not None and fork.snapshot.id > main.fork.snapshot.id:
+            return False
     with reading(main.storage) as begin:
         theirs, ours = (begin(partial(side.schemas.find, fork.schema_id)) for side in (branch, main))
         written = theirs()

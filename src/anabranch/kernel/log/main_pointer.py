@@ -25,7 +25,7 @@ from anabranch.format.records.main_pointer import (
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_group_decision
-from anabranch.kernel.log.parallel import reading
+from anabranch.kernel.log.parallel import each, reading
 from anabranch.kernel.log.properties import SEAL_PROPERTY
 
 COPY_PREFIX = "main-"
@@ -152,7 +152,7 @@ def replacements(context: TableContext) -> list[MainPointer]:
     newest = newest_pointer(context)
     if newest is None:
         return []
-    found = [find_pointer(context, generation) for generation in range(1, newest.generation)]
+    found = each(partial(find_pointer, context), range(1, newest.generation), at=context.storage)
     return [pointer for pointer in (*found, newest) if pointer is not None and pointer.replaced is not None]
 
 
@@ -194,6 +194,12 @@ def seal_of(snapshot: Snapshot) -> int | None:
 def find_release(context: TableContext, generation: int) -> Release | None:
     """Return ``RELEASE-<g>``, or None while it is undecided. Raises `CorruptTableError`."""
     return Release.find(context.storage, pointer_path(context, RELEASE_PREFIX, generation))
+
+
+def is_dropped(context: TableContext, replacement: MainPointer) -> bool:
+    """Whether it is decided that the main of before a replacement goes. Raises `CorruptTableError`."""
+    release = find_release(context, replacement.generation)
+    return release is not None and release.what == "drop"
 
 
 def put_release(context: TableContext, generation: int, release: Release) -> bool:

@@ -21,7 +21,7 @@ from anabranch.errors import CommitConflictError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import as_main_before, last_replacements, main_of
-from anabranch.kernel.log.main_pointer import find_release
+from anabranch.kernel.log.main_pointer import is_dropped
 from anabranch.kernel.log.seals import settled
 
 
@@ -89,8 +89,7 @@ def _going_on_in(main: TableContext, branch: str | None) -> Iterator[TableContex
         former = as_main_before(main, pointer)
         if pointer.replaced.undoes is not None or not _goes_on_in(former, branch):
             continue  # what was undone is a branch like any other
-        release = find_release(main, pointer.generation)
-        if release is None or release.what != "drop":
+        if not is_dropped(main, pointer):
             yield former
 
 

@@ -11,7 +11,7 @@ from anabranch.expr.values import Timestamp, parse_timestamp, to_value
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import has_expired
-from anabranch.kernel.log.main_branch import check_unambiguous, located_options
+from anabranch.kernel.log.main_branch import check_unambiguous, located, located_options
 from anabranch.kernel.log.moment import Moment, of_savepoint, of_snapshot, of_tag
 from anabranch.kernel.log.ref_log import (
     find_savepoint,
@@ -52,6 +52,22 @@ MOMENT_OPTIONS: tuple[Option[Any], ...] = (
 
 _LONGEST_NUMBER = 19
 """Number of digits of the largest snapshot id."""
+
+
+def resolve_own(context: TableContext, version: str | int) -> Moment:
+    """Resolve a version to a moment of the branch's own history, which can be referred to and rolled back to there.
+
+    Main's may be named ``main.snapshot.5`` or ``main.good``, as after a replacement, where numbers alone are ambiguous.
+
+    Raises as `resolve`, and `InvalidInputError` for a moment of a main that was replaced.
+    """
+    place, named = located(context, version)
+    if place.branch_uuid != context.branch_uuid:
+        raise InvalidInputError(
+            f"'{version}' of '{context.name}' is of a main that was replaced, not of main as it is now",
+            hint="open that main as a branch and name the moment there; `undo-replace` brings it back as main.",
+        )
+    return resolve(place, named)
 
 
 def resolve(context: TableContext, version: str | int, *, exact: bool = False) -> Moment:

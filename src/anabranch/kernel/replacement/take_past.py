@@ -31,6 +31,7 @@ from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.branches.upkeep import drop_expired
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext, delete_exactly
+from anabranch.kernel.log.fork_pins import is_fork_pin
 from anabranch.kernel.log.ledger import copy_pages, take_over
 from anabranch.kernel.log.main_branch import main_by_uuid, succession
 from anabranch.kernel.log.main_pointer import past_after
@@ -180,10 +181,11 @@ def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]
 def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:
     """The tags of main's past that cannot be copied, because the branch calls something else so."""
     with reading(main.storage) as begin:
-        names, own = begin(partial(tag_names, main)), begin(partial(tag_names, target))
-        tags = _tags_of_past(main, fork, names())
-        named = set(own()) if tags else set()
-    alike = {tag.name: tag for tag in find_tags(target, [tag.name for tag in tags if tag.name in named])}
+        asked, own = begin(partial(tag_names, main)), begin(partial(tag_names, target))
+        names = asked()
+        both = {*names} & {*own()} if names else set()
+    tags = _tags_of_past(main, fork, (name for name in names if name in both and not is_fork_pin(name)))
+    alike = {tag.name: tag for tag in find_tags(target, [tag.name for tag in tags])}
     for tag in tags:
         there = alike.get(tag.name)
         if there is not None and there.snapshot.stamp != tag.snapshot.stamp:

@@ -19,18 +19,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.errors import InvalidInputError, NotFoundError
+from anabranch.errors import NotFoundError
 from anabranch.format.records.snapshot import CommitIdentity, Snapshot
 from anabranch.kernel.actions.rollback import Difference, Rollback, difference_to
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.transaction import NOT_PUBLISHED, CommitRequest, commit
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.lost_pointers import check_snapshot_readable
-from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
 from anabranch.kernel.log.rollback_pins import brings_back, pin_result, pin_target, unpin
-from anabranch.kernel.refs.moments import resolve
+from anabranch.kernel.refs.moments import resolve_own
 from anabranch.kernel.rollback.history_removal import (
     Removal,
     check_branches_may_go,
@@ -101,13 +100,7 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
 
 
 def _target(context: TableContext, version: str | int) -> Moment:
-    place, version = located(context, version)
-    if place.branch_uuid != context.branch_uuid:
-        raise InvalidInputError(
-            f"main of '{context.name}' cannot be rolled back to a snapshot of a main that was replaced",
-            hint="`undo-replace` brings that main back.",
-        )
-    moment = resolve(place, version)
+    moment = resolve_own(context, version)
     check_snapshot_readable(context, moment.snapshot)
     return moment
 
