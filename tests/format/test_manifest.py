@@ -543,3 +543,17 @@ def survives(data: bytes) -> None:
             encode(found)
             if decode is decode_manifest:
                 assert all(e.kind in FileKind for e in found.to_entries())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_files_and_manifests_whose_names_differ_in_a_counter_alone(codec):
+    """As one writer names them, with all else alike: compressed, each takes one byte or two."""
+    named = [entry(f"data-u-{number}.parquet") for number in range(20_000)]
+    data = encode_manifest(named, codec=codec)
+    frame, _ = decode_manifests([("m", data)], counts=[len(named)])
+    assert frame.df["file_name"].to_list() == [one.file.file_name for one in named]
+    metas = [
+        ManifestFileMeta(f"manifest-u-{number}", 1, 2, 3, EMPTY_STATS, 0, 0, 0, 0, 0)
+        for number in range(20_000)
+    ]
+    assert decode_manifest_list(encode_manifest_list(metas, codec=codec), path="l") == metas

@@ -38,8 +38,8 @@ MAX_BLOCK = 64 << 20
 MAX_ROW = 256 << 10
 """Bytes that a row may take on average where the number of rows is known beforehand."""
 
-_LEAST_PACKED_ROW = 2
-"""Bytes that the name of a file takes at least when it is compressed together with others."""
+_MOST_ROWS_PER_BYTE = 2
+"""Rows that differ in a counter alone take a little more than a byte each when they are compressed together."""
 _LEAST_ROWS = 1_000
 
 ZSTD_LEVEL = 1
@@ -89,7 +89,7 @@ class Allowance:
         if rows is not None:
             most = min(most, MAX_ROW * rows)
         self.bytes = max(MIN_EXPANDED, most)
-        self.rows = None if rows is None else min(rows, max(_LEAST_ROWS, size // _LEAST_PACKED_ROW))
+        self.rows = None if rows is None else min(rows, max(_LEAST_ROWS, size * _MOST_ROWS_PER_BYTE))
 
     def spend(self, block: Block) -> None:
         """Take a block from what is left. Raises `ValueError` if it has more rows than are."""

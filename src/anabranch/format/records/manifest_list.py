@@ -58,9 +58,8 @@ _CHECKS = (
 )
 
 
-_FEW = 1_000
-_LEAST_PACKED = 16
-"""Bytes that an entry takes at least: half of its name is random, and does not compress."""
+_MOST = 500_000
+"""Manifests that a list may name; lists of the largest tables name thousands."""
 
 
 def encode_manifest_list(metas: Iterable[ManifestFileMeta], *, codec: str = "zstandard") -> bytes:
@@ -89,8 +88,7 @@ def decode_manifest_lists(files: Sequence[tuple[str, bytes]]) -> list[list[Manif
 
     Raises as `decode_manifest_list`, naming the list.
     """
-    most = [max(_FEW, len(data) // _LEAST_PACKED) for _, data in files]
-    df, counts = read_columns(files, _FIELDS, rows=most)
+    df, counts = read_columns(files, _FIELDS, rows=[_MOST] * len(files))
     check_rows(df, _CHECKS, [path for path, _ in files], counts)
     metas = iter(
         [
