@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import anabranch
-from anabranch.errors import CommitConflictError, CommitOutcomeUnknownError, NotFoundError
+from anabranch.errors import CommitConflictError, CommitOutcomeUnknownError, CorruptTableError, NotFoundError
 from anabranch.format.records.refs import Consumer
 from anabranch.format.records.snapshot import CommitIdentity, SnapshotRef
 from anabranch.kernel.actions.append import Append
@@ -298,3 +298,18 @@ def test_what_is_whole_is_not_removed_for_what_is_not(table, gone):
         assert path in error.value.message
     assert _ids(table) == [6, 5, 4, 3, 2, 1]
     assert ids_of(table) == [10]
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_numbers_that_were_used_again_and_deleted_by_hand_are_missed(table, left):
+    """The rollback that took them the first time does not explain it: what it went to is gone as well."""
+    table.rollback(3, destructive=True)
+    for number in (20, 21):
+        table.append(rows(number, 1))
+    for number in range(left + 1, 6):
+        table.context.storage.delete(table.context.layout.snapshot_path(number))
+    table = anabranch.Table(replace(table.context, cache=MetadataCache()))
+    with pytest.raises(CorruptTableError, match="the newest snapshot is 5 by the hint"):
+        table.append(rows(30, 1))
+    table.repair()
+    assert ids_of(table) == [0, 1, 2, 20, 21]

@@ -1,7 +1,8 @@
 """Mends that can be taken out, to show that the simulator would find the defect again.
 
 Each is a function that replaces one function of the product by what it was, or by one that lacks the rule; with the scene
-and the seeds that are known to show it.
+and the seeds that are known to show it. Seeds are other worlds as soon as the product makes one call more or less: where
+only one in thousands shows it, the mend has a test of its own that has to fail without it.
 """
 
 from dataclasses import dataclass
@@ -15,15 +16,17 @@ class Mutation:
     """A mend taken out, and where that shows."""
 
     patch: Any
-    scene: str
+    scene: str | None
     first: int
     """The first seed that is tried."""
-    seeds: int = 300
+    seeds: int
+    test: str | None
+    """The test that shows it instead of a scene."""
 
 
-def mutation(scene, first=0, seeds=300):
+def mutation(scene=None, first=0, seeds=300, test=None):
     def add(function):
-        MUTATIONS[function.__name__] = Mutation(function, scene, first, seeds)
+        MUTATIONS[function.__name__] = Mutation(function, scene, first, seeds, test)
         return function
 
     return add
@@ -63,12 +66,12 @@ def commits_do_not_look_for_their_files():
     Attempts.lost_files = lambda self: ([], 0)
 
 
-@mutation("rollbacks", 154, 30)
+@mutation(
+    test="tests/kernel/test_presence.py::test_a_rollback_that_pauses_for_days_brings_no_removed_files_back"
+)
 def late_rollbacks_do_not_look_for_their_files():
-    """Nor for their pin, which tells the same."""
     from anabranch.kernel.commit import attempt
 
-    rollbacks_and_expiries_do_not_look_for_each_other()
     attempt.Attempts.lost_files = _lost_files_of_its_own
 
 
@@ -191,28 +194,28 @@ def what_another_engine_put_in_the_place_of_main_is_not_taken_over():
     repair.take_over = lambda context: None
 
 
-@mutation("branches", 22569, 469)
+@mutation(test="tests/branches/test_seal.py::test_a_branch_that_was_deleted_does_not_become_main")
 def replacements_do_not_look_whether_the_branch_is_there():
     from anabranch.kernel.replacement import sealing
 
     sealing.check_still_the_same = lambda branch: None
 
 
-@mutation("others", 601005, 1)
+@mutation(test="tests/kernel/test_in_history.py::test_a_put_below_another_engines_snapshot_is_taken_back")
 def what_lies_below_another_engines_snapshot_is_history():
     from anabranch.kernel.commit import in_history
     from anabranch.kernel.log import ledger
 
-    rollbacks_and_expiries_do_not_look_for_each_other()
     in_history.has_taken_over = lambda manifests, newer, older: None
     ledger.is_built_on = lambda manifests, newer, older: True
 
 
-@mutation("references", 4001100, 1)
+@mutation(
+    test="tests/kernel/test_history_removal.py::test_numbers_that_were_used_again_and_deleted_by_hand_are_missed"
+)
 def a_rollback_says_why_a_number_is_gone_that_was_used_again():
     from anabranch.kernel.log import snapshot_log
 
-    rollbacks_and_expiries_do_not_look_for_each_other()
     snapshot_log.was_removed = _was_a_number_removed
 
 
@@ -227,20 +230,20 @@ def _was_a_number_removed(storage, layout, snapshot_id, newest):
     )
 
 
-@mutation("clocks", 5001042, 1)
+@mutation(test="tests/kernel/test_rollback_beside_expiry.py")
 def rollbacks_and_expiries_do_not_look_for_each_other():
-    """Nor read what they look at: seeds that were known before this mend are the same worlds without it."""
     from anabranch.kernel.expiry import snapshot_removal
     from anabranch.kernel.rollback import history_removal
 
-    a_pin_is_looked_for_only_if_its_commit_is_late()
     history_removal.is_expiring = lambda *_: False
     history_removal.is_removal_pinned = lambda *_: True
     snapshot_removal.next_rewound = lambda *_: None
     snapshot_removal.mark_removal = snapshot_removal.unmark_removal = lambda *_: ""
 
 
-@mutation("clocks", 5000, 1)
+@mutation(
+    test="tests/kernel/test_presence.py::test_a_rollback_that_slept_between_its_hold_and_its_commit_is_not_acknowledged"
+)
 def a_pin_is_looked_for_only_if_its_commit_is_late():
     from anabranch.format.records.layout import tag_name_of
     from anabranch.kernel.commit import attempt, presence

@@ -58,10 +58,22 @@ def test_a_seed_is_the_same_each_time():
 def found_without(name, seeds):
     """Whether the simulator finds something wrong within so many seeds when this mend is taken out."""
     mend = MUTATIONS[name]
+    if mend.test is not None:
+        return fails_without(name, mend.test)
     process = begun(mend.scene, "--seeds", f"{mend.first}:{mend.first + seeds}", "--without", name)
     said, _ = process.communicate()
     assert process.returncode == 0 or re.search(r"^seed \d", said, re.MULTILINE), said[-5_000:]
     return process.returncode == 1
+
+
+def fails_without(name, test):
+    """Whether a test of a mend's own fails when the mend is taken out."""
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "tests.simulation.without", "-m", "not long", test]
+    done = subprocess.run(
+        asked, env={**os.environ, "ANABRANCH_WITHOUT": name}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stdout[-5_000:] + done.stderr[-5_000:]
+    return done.returncode == 1
 
 
 def test_the_simulator_finds_a_defect():
