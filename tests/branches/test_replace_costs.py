@@ -27,7 +27,9 @@ def test_a_long_past_costs_nothing(is_far):
         cost_of(corrected(count), lambda table: table.replace_main_branch("fix", force=True), is_far=is_far)
         for count in (20, 400)
     )
-    assert long.calls == short.calls < 120
+    # Far away, of what nobody waits for any more, more or less may have been begun.
+    assert abs(long.calls - short.calls) <= (2 if is_far else 0)
+    assert long.calls < 120
     # Rounds are told by the time that calls take, so a busy machine counts some more.
     assert not is_far or long.depth <= 2 * short.depth
 

@@ -19,7 +19,8 @@ from anabranch.expr.bound import BoundPredicate
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.refs.moments import MOMENT_OPTIONS, resolve, to_millis
+from anabranch.kernel.log.main_branch import check_unambiguous
+from anabranch.kernel.refs.moments import MOMENT_OPTIONS, resolve_own, to_millis
 from anabranch.kernel.refs.published import at_time
 from anabranch.kernel.scan.plan import EMPTY_FILES, Plan, PlanStep
 from anabranch.options import (
@@ -123,10 +124,17 @@ def between_of(context: TableContext, options: Mapping[str, str], newest: int) -
 
 
 def number_of(context: TableContext, moment: int | str) -> int:
-    """Return the number of the snapshot that a moment names; numbers pass unchanged. Raises `NotFoundError`."""
+    """Return the number of the snapshot that a moment names; an int passes unchanged, as one of this very history.
+
+    Raises `NotFoundError`, and `InvalidInputError` for text with a number that means two snapshots since main was replaced.
+    """
     if isinstance(moment, int):
         return moment
-    return int(moment) if moment.isdecimal() and len(moment) < 19 else resolve(context, moment).snapshot.id
+    if not (moment.isdecimal() and len(moment) < 19):
+        return resolve_own(context, moment).snapshot.id
+    number = int(moment)
+    check_unambiguous(context, number)
+    return number
 
 
 def _number_at(context: TableContext, time: str) -> int:

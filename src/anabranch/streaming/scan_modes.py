@@ -26,7 +26,7 @@ from typing import Any, Final
 from anabranch.errors import NotFoundError, OptionError
 from anabranch.format.records.snapshot import NO_LIST, CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import check_unambiguous
+from anabranch.kernel.log.main_branch import check_unambiguous, located_here
 from anabranch.kernel.log.moment import Moment, time_text
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.kernel.log.ref_log import find_tag
@@ -122,10 +122,11 @@ def _asked_position(context: TableContext, options: Mapping[str, str]) -> Positi
             return _since(context, _asked_time(options))
         case "from-snapshot" | "from-snapshot-full":
             full = mode == "from-snapshot-full"
-            number = _asked_number(context, options)
+            place, options = _placed(context, options)
+            number = _asked_number(place, options)
             if number is not None:
                 return _whole(context, number) if full else _before(context, number)
-            return _at_moment(context, _asked_moment(context, options), full=full)
+            return _at_moment(context, _asked_moment(place, options), full=full)
     head = context.snapshots.head()
     if head is None:
         return BEGINNING
@@ -142,6 +143,15 @@ def _asked_time(options: Mapping[str, str]) -> int:
     millis = SCAN_TIMESTAMP_MILLIS.of(options) if text is None else to_millis(text)
     assert millis is not None, "scan_mode saw one of the two"
     return millis
+
+
+def _placed(context: TableContext, options: Mapping[str, str]) -> tuple[TableContext, Mapping[str, str]]:
+    """Return where to look for what the options name, and them without main's name before it."""
+    version = SCAN_VERSION.of(options)
+    if version is None:
+        return context, options
+    place, named = located_here(context, version)
+    return place, {**options, SCAN_VERSION.key: named}
 
 
 def _asked_number(context: TableContext, options: Mapping[str, str]) -> int | None:

@@ -104,8 +104,8 @@ class ReadMethods(TableView):
         `scan.plan-sort-partition`; rows of one bucket of a queue in the order in which they were written.
 
         Args:
-            start: the last snapshot that is known already; 0 for all there ever were. Its number, or as `at` takes it:
-                ``snapshot.5``, ``savepoint.2`` or a tag.
+            start: the last snapshot that is known already; 0 for all there ever were. Its number in the history that this
+                view is of, or as `at` takes it: ``snapshot.5``, ``savepoint.2`` or a tag.
             end: the last one wanted; the newest if None.
             filter: as in `scan`.
             columns: as in `scan`.

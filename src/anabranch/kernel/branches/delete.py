@@ -116,7 +116,7 @@ def check_may_go(main: TableContext, branch: TableContext) -> None:
         raise InvalidInputError(
             f"branch '{branch.branch}' of '{main.name}' is kept as '{former_main_name(pointer.generation)}', the main "
             "that was replaced",
-            hint="it goes when branch.replaced-main.time-retained is over."
+            hint="it goes when branch.replaced-main.time-retained is over and nothing needs it; `maintain` says what does."
             if release is None
             else "somebody began to make it main again and did not come to the end: repeat that, `undo-replace`.",
         )

@@ -71,7 +71,7 @@ def side_of(main: TableContext, asked: str) -> DiffSide:
     Args:
         main: the main branch of the table.
         asked: a branch, or ``branch@moment`` with the moment as `resolve` takes it. ``main@1`` is the main that
-            replacement 1 replaced, and ``main@1.good`` a moment of it.
+            replacement 1 replaced, ``main@1.good`` a moment of it, and ``main.good`` one of main as it is now.
 
     Raises:
         NotFoundError: there is no such branch or moment; the message lists what exists.
@@ -106,6 +106,8 @@ def _branch_and_moment(main: TableContext, asked: str) -> tuple[TableContext, st
     try:
         return open_branch(main, name), moment
     except NotFoundError as error:
+        if not moment and name.startswith(f"{MAIN_BRANCH}."):
+            return main, name
         if moment or not _is_moment(main, name):
             raise
         raise NotFoundError(

@@ -261,7 +261,12 @@ def _is_readable(main: TableContext, snapshot: Snapshot) -> bool:
 
 
 def fork_of(branch: TableContext) -> Fork:
-    """Return the fork record of a branch. Raises `InvalidInputError` if another engine made the branch."""
+    """Return the fork record of a branch. Raises `InvalidInputError` if it has none."""
+    if branch.branch is None:
+        raise InvalidInputError(
+            f"'{branch.title}' is main, or was before main was replaced: it left no main as a branch",
+            hint="create a branch with `create_branch`, and write the rows to that.",
+        )
     if branch.fork is None:
         raise InvalidInputError(
             f"where '{branch.title}' left main is not recorded: another engine made the branch",

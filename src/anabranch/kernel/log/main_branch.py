@@ -109,7 +109,7 @@ def as_main_before(context: TableContext, pointer: MainPointer) -> TableContext:
 def former_main(context: TableContext, generation: int) -> TableContext:
     """Return the read-only former main ``main@<g>`` that a replacement replaced.
 
-    Raises `NotFoundError`: there was no such replacement, or its old main was dropped.
+    Raises `NotFoundError`: there was no such replacement, or its old main was dropped or deleted.
     """
     name = former_main_name(generation)
     pointer = find_pointer(context, generation)
@@ -125,7 +125,14 @@ def former_main(context: TableContext, generation: int) -> TableContext:
             f"'{name}' of '{context.name}' was dropped, when it was not kept any longer",
             hint="branch.replaced-main.time-retained says how long a replaced main is kept.",
         )
-    return replace(as_main_before(context, pointer), main_generation=None, known_as=name)
+    old = as_main_before(context, pointer)
+    if old.branch is not None and old.branch_uuid != pointer.replaced.old.uuid:
+        raise NotFoundError(
+            f"'{name}' of '{context.name}' was deleted: it was in branch '{old.branch}', which is not there any more, or "
+            "is another one of that name",
+            hint="`branches` lists the branches there are.",
+        )
+    return replace(old, main_generation=None, known_as=name)
 
 
 def foreign_after(context: TableContext, pointer: MainPointer) -> Snapshot | None:
@@ -236,6 +243,20 @@ def located(context: TableContext, version: V) -> tuple[TableContext, V]:
         # By its name: no number is ambiguous there. Who called a tag so before main was replaced still means the tag.
         return replace(context, main_generation=None, known_as=None), rest
     return context, version
+
+
+def located_here(context: TableContext, version: V) -> tuple[TableContext, V]:
+    """Split a version as `located`, of this branch's own history.
+
+    Raises as that, and `InvalidInputError` for a version of a main that was replaced.
+    """
+    place, named = located(context, version)
+    if place.branch_uuid != context.branch_uuid:
+        raise InvalidInputError(
+            f"'{version}' of '{context.name}' is of a main that was replaced, not of main as it is now",
+            hint="open that main as a branch and name the moment there; `undo-replace` brings it back as main.",
+        )
+    return place, named
 
 
 def located_options(

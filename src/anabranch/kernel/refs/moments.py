@@ -11,7 +11,7 @@ from anabranch.expr.values import Timestamp, parse_timestamp, to_value
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import has_expired
-from anabranch.kernel.log.main_branch import check_unambiguous, located, located_options
+from anabranch.kernel.log.main_branch import check_unambiguous, located_here, located_options
 from anabranch.kernel.log.moment import Moment, of_savepoint, of_snapshot, of_tag
 from anabranch.kernel.log.ref_log import (
     find_savepoint,
@@ -61,12 +61,7 @@ def resolve_own(context: TableContext, version: str | int) -> Moment:
 
     Raises as `resolve`, and `InvalidInputError` for a moment of a main that was replaced.
     """
-    place, named = located(context, version)
-    if place.branch_uuid != context.branch_uuid:
-        raise InvalidInputError(
-            f"'{version}' of '{context.name}' is of a main that was replaced, not of main as it is now",
-            hint="open that main as a branch and name the moment there; `undo-replace` brings it back as main.",
-        )
+    place, named = located_here(context, version)
     return resolve(place, named)
 
 

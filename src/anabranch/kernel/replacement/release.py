@@ -20,7 +20,13 @@ from typing import Literal
 
 from anabranch.errors import NotFoundError
 from anabranch.format.records.layout import consumer_id_of, snapshot_id_of
-from anabranch.format.records.main_pointer import BranchRef, MainPointer, Release, former_main_name
+from anabranch.format.records.main_pointer import (
+    MAIN_PREFIX,
+    BranchRef,
+    MainPointer,
+    Release,
+    former_main_name,
+)
 from anabranch.format.records.refs import Tag
 from anabranch.kernel.branches.delete import delete_branch
 from anabranch.kernel.log.archive import archive_rest
@@ -30,8 +36,16 @@ from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.group_log import complete_copies
 from anabranch.kernel.log.lost_pointers import check_decisions, complete_pointer_copies
 from anabranch.kernel.log.main_branch import foreign_after, former_main, last_replacements, main_of
-from anabranch.kernel.log.main_pointer import find_release, put_release, replacements
-from anabranch.kernel.log.ref_log import find_tags, is_internal, savepoints, tag_names
+from anabranch.kernel.log.main_pointer import find_release, pointer_path, put_release, replacements
+from anabranch.kernel.log.ref_log import (
+    find_tag,
+    find_tags,
+    is_internal,
+    is_of,
+    savepoints,
+    tag_names,
+    tag_times,
+)
 from anabranch.kernel.log.shared_past import held_in
 from anabranch.kernel.log.store_clock import removal_time
 
@@ -107,6 +121,8 @@ def take_back(main: TableContext, branch_uuid: str) -> None:
 def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
     """Describe what still needs a former main, for people, most important first."""
     assert pointer.replaced is not None, "it is a replacement"
+    if not _is_there(main, pointer.replaced.old):
+        return
     old, fork = former_main(main, pointer.generation), pointer.replaced.fork
     on_top = foreign_after(main, pointer)
     if on_top is not None:
@@ -115,9 +131,10 @@ def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
     if past:
         these = f"snapshot {past[0]}" if len(past) == 1 else f"snapshots {past[0]} to {past[-1]}"
         yield f"{these} of main's past, which {'has' if len(past) == 1 else 'have'} not expired"
-    yield from (f"savepoint {s.id}" for s in savepoints(old) if s.saved_snapshot_id > fork.id)
-    named = find_tags(old, [name for name in tag_names(old) if not is_internal(name)])
-    yield from (f"tag '{tag.name}'" for tag in named if tag.snapshot.id > fork.id)
+    for saved in savepoints(old):
+        if saved.saved_snapshot_id > fork.id or not is_of(main, saved):
+            yield f"savepoint {saved.id}"
+    yield from (f"tag '{tag.name}'" for tag in _needed_tags(main, old, pointer))
     for info in old.storage.list(old.layout.consumer_folder):
         name = consumer_id_of(info.path)
         if name is not None:
@@ -128,6 +145,23 @@ def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
             continue
         if begun.snapshot.branch_uuid == old.branch_uuid and begun.snapshot.id > fork.id:
             yield f"branch '{name}'"
+
+
+def _needed_tags(main: TableContext, old: TableContext, replacement: MainPointer) -> Iterator[Tag]:
+    """Yield the tags of a former main that main has not taken over, unless their time is over.
+
+    Those of what both have were copied when main was replaced; one that has been made since is of the former main alone.
+    """
+    assert replacement.replaced is not None, "it is a replacement"
+    fork, stored = replacement.replaced.fork, tag_times(old)
+    replaced = main.storage.info(pointer_path(main, MAIN_PREFIX, replacement.generation)).modified_millis
+    now = removal_time(main) if stored else 0
+    for tag in find_tags(old, [name for name in stored if not is_internal(name)]):
+        is_of_both = tag.snapshot.id <= fork.id and (
+            stored[tag.name] < replaced or find_tag(main, tag.name) is not None
+        )
+        if not is_of_both and not tag.is_expired(now, stored[tag.name]):
+            yield tag
 
 
 def _is_there(main: TableContext, old: BranchRef) -> bool:
