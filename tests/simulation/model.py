@@ -92,6 +92,8 @@ class Model(Held):
         """(step, rows): main as it was from that step on."""
         self._reach = {}
         self._broken = set()
+        self._planned = {}
+        """When each process last said what it was about to expire, in steps."""
 
     # What happens
 
@@ -112,6 +114,8 @@ class Model(Held):
             self.walker.saw(path)
         if inner.startswith("branch/MAIN-") and inner[12:].isdigit() and change.new is not None:
             self._pointed(int(inner[12:]), json.loads(change.new.data), change.by)
+        if "ledger/expiring-" in inner and change.new is not None:
+            self._planned[change.by] = self.world.steps
         if inner.startswith("branch/RELEASE-") and change.new is not None:
             self._released(int(inner[15:]), json.loads(change.new.data))
         if kind == "snapshot" and self.lines.get(branch, _GOING).is_dropped:
@@ -358,9 +362,8 @@ class Model(Held):
             line.entries.pop(0)
             entry.is_expired = True
             line.expired[number] = entry.stamp
-            if (
-                not line.entries and entry.step < change.by.begun
-            ):  # else it took another for the one it had read
+            # What came after its plan it took for the one that it had read.
+            if not line.entries and entry.step < max(change.by.begun, self._planned.get(change.by, 0)):
                 line.emptied = entry
         elif taken_back:
             entry.is_away = True
