@@ -21,7 +21,7 @@ from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.commits import back_from, expired, rewinds
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, succession
-from anabranch.kernel.log.main_pointer import find_release, replacements
+from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.moment import Moment, newest, of_savepoint, of_snapshot, of_tag, time_text
 from anabranch.kernel.log.ref_log import find_tags, savepoints, tag_names
 from anabranch.kernel.refs.time_travel import retained_at, uncertain
@@ -174,15 +174,11 @@ def _place(context: TableContext, branch: BranchRef) -> TableContext | None:
     pointer = succession(context, branch.uuid)
     if pointer is None:
         return None
-    release = find_release(context, pointer.generation)
-    if release is not None and release.what == "drop":
+    try:
+        found = former_main(context, pointer.generation)
+    except NotFoundError:
         return None
-    found = former_main(context, pointer.generation)
-    if branch.name is not None and (
-        state_of(found) is not BranchState.READY or found.branch_uuid != branch.uuid
-    ):
-        return None
-    return found
+    return found if found.branch is None or state_of(found) is BranchState.READY else None
 
 
 def _retained(place: TableContext | None, millis: int) -> _Seen | None:
