@@ -45,6 +45,6 @@ def test_any_two_works_at_a_time(one):
 
 def test_what_would_be_lost_is_seen(monkeypatch):
     """A tag whose maker does not look whether an expiry has taken what it refers to."""
-    monkeypatch.setattr(tags, "check_there", lambda *_: None)
+    monkeypatch.setattr(tags, "check_holds", lambda *_: None)
     pair = Pair(beginning(), ALL["create_tag"], ALL["expire"])
     assert any(pair.lived(*order) for order in pair.orders())
