@@ -52,11 +52,14 @@ def test_a_former_main_is_kept_for_what_was_made_on_it_since():
     old.create_tag("since", "snapshot.2")
     assert release_due(again(table).context, 0).kept == (("main@1", "tag 'since'"),)
     old.delete_tag("since")
+    old.replace_tag("good", "snapshot.1")  # main's is another now
+    assert release_due(again(table).context, 0).kept == (("main@1", "tag 'good'"),)
+    old.replace_tag("good", "snapshot.2")
     saved = old.create_savepoint("snapshot.2")
     assert release_due(again(table).context, 0).kept == (("main@1", f"savepoint {saved.id}"),)
     assert ids_of(again(table).at(f"main@1.savepoint.{saved.id}")) == BEFORE
     old.delete_savepoint(saved.id)
-    table.delete_tag("good")  # of what both have: main had its own
+    table.delete_tag("old")  # of what both have: main had its own
     assert release_due(again(table).context, 0).dropped == ("main@1",)
     assert table.verify().ok
 

@@ -125,8 +125,7 @@ def tend_fork_pins(
         times = begin(partial(tag_times, main))
         begun = [begin(partial(getattr, branch, "fork")) for branch in (main, *branches)]
         pinned = {name: made for name, made in times().items() if is_fork_pin(name)}
-        # What main has need not be looked up if nothing is released.
-        tended = partial(_tended, main, pinned.keys(), set() if release else pinned.keys())
+        tended = partial(_tended, main, pinned.keys(), release)
         asked = zip(branches, begun[1:], strict=True)
         found = [*zip(branches, stream(tended, asked, at=main.storage), strict=True)]
         found.append((main, _tended_main(main, pinned.keys(), branches)))
@@ -167,10 +166,10 @@ class _Tended:
 def _tended(
     main: TableContext,
     pinned: Collection[str],
-    needed: Collection[str],
+    release: bool,
     asked: tuple[TableContext, Callable[[], Fork | None]],
 ) -> _Tended:
-    """Look for the pins of a branch, given those that main has and those it needs, and how to wait for its fork record."""
+    """Look for the pins of a branch, given those that main has, and how to wait for its fork record."""
     branch, asking = asked
     try:
         fork = asking()
@@ -181,7 +180,8 @@ def _tended(
     pin = fork_pin(fork.branch_uuid)
     with reading(main.storage) as begin:
         there = begin(lambda: branch.storage.exists(branch.layout.tag_path(pin)))
-        is_on_main = pin in needed or belongs_on_main(fork, branch, main)
+        # What main has it may keep if nothing is to be released.
+        is_on_main = (pin in pinned and not release) or belongs_on_main(fork, branch, main)
         missing = [*([main] if is_on_main and pin not in pinned else []), *([] if there() else [branch])]
     tended = _Tended(pin if is_on_main else None)
     missing = [side for side in missing if not side.storage.exists(side.layout.tag_path(pin))]

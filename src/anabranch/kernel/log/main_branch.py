@@ -20,7 +20,7 @@ from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_pointer import (
     find_pointer,
-    find_release,
+    is_dropped,
     newest_pointer,
     numbers,
     past_after,
@@ -119,8 +119,7 @@ def former_main(context: TableContext, generation: int) -> TableContext:
             f"branch '{name}' does not exist in '{context.name}': main was not replaced under that number",
             hint=f"replaced mains there are: {known}." if known else "main was never replaced.",
         )
-    release = find_release(context, generation)
-    if release is not None and release.what == "drop":
+    if is_dropped(context, pointer):
         raise NotFoundError(
             f"'{name}' of '{context.name}' was dropped, when it was not kept any longer",
             hint="branch.replaced-main.time-retained says how long a replaced main is kept.",

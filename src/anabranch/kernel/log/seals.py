@@ -23,8 +23,8 @@ from anabranch.kernel.log.lost_pointers import check_decisions, check_main_known
 from anabranch.kernel.log.main_branch import main_of, succession
 from anabranch.kernel.log.main_pointer import (
     find_pointer,
-    find_release,
     find_seal,
+    is_dropped,
     main_before,
     newest_pointer,
     numbers,
@@ -103,11 +103,8 @@ def is_remnant(context: TableContext, snapshot: Snapshot) -> bool:
     if pointer is None or pointer.replaced is None or pointer.replaced.head.id + 1 != snapshot.id:
         return False
     with reading(context.storage) as begin:
-        releasing = begin(partial(find_release, context, generation))
-        if pointer.replaced.old.uuid != context.branch_uuid:
-            return False
-        release = releasing()
-    return release is not None and release.what == "drop"
+        dropping = begin(partial(is_dropped, context, pointer))
+        return pointer.replaced.old.uuid == context.branch_uuid and dropping()
 
 
 def dropped_until(context: TableContext) -> int | None:
@@ -119,8 +116,7 @@ def dropped_until(context: TableContext) -> int | None:
     pointer = succession(context, context.branch_uuid)
     if pointer is None or pointer.replaced is None:
         return None
-    release = find_release(context, pointer.generation)
-    return pointer.replaced.head.id + 1 if release is not None and release.what == "drop" else None
+    return pointer.replaced.head.id + 1 if is_dropped(context, pointer) else None
 
 
 def decision(context: TableContext, generation: int) -> MainPointer:

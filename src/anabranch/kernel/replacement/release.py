@@ -83,7 +83,7 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
         if release is None:
             if pointer.replaced.undoes is not None or now - pointer.made_millis < retained:
                 continue
-            needed = next(needed_by(main, pointer), None)
+            needed = next(_needed_by(main, pointer, now), None)
             if needed is not None:
                 kept.append((name, needed))
                 continue
@@ -118,12 +118,13 @@ def take_back(main: TableContext, branch_uuid: str) -> None:
             )
 
 
-def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
-    """Describe what still needs a former main, for people, most important first."""
+def _needed_by(main: TableContext, pointer: MainPointer, now: int) -> Iterator[str]:
+    """Describe what still needs a former main at a time, for people, most important first; nothing if it was deleted."""
     assert pointer.replaced is not None, "it is a replacement"
-    if not _is_there(main, pointer.replaced.old):
+    try:
+        old, fork = former_main(main, pointer.generation), pointer.replaced.fork
+    except NotFoundError:
         return
-    old, fork = former_main(main, pointer.generation), pointer.replaced.fork
     on_top = foreign_after(main, pointer)
     if on_top is not None:
         yield f"another engine committed snapshot {on_top.id} to it after it was replaced"
@@ -134,7 +135,7 @@ def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
     for saved in savepoints(old):
         if saved.saved_snapshot_id > fork.id or not is_of(main, saved):
             yield f"savepoint {saved.id}"
-    yield from (f"tag '{tag.name}'" for tag in _needed_tags(main, old, pointer))
+    yield from (f"tag '{tag.name}'" for tag in _needed_tags(main, old, pointer, now))
     for info in old.storage.list(old.layout.consumer_folder):
         name = consumer_id_of(info.path)
         if name is not None:
@@ -147,21 +148,23 @@ def needed_by(main: TableContext, pointer: MainPointer) -> Iterator[str]:
             yield f"branch '{name}'"
 
 
-def _needed_tags(main: TableContext, old: TableContext, replacement: MainPointer) -> Iterator[Tag]:
+def _needed_tags(main: TableContext, old: TableContext, replacement: MainPointer, now: int) -> Iterator[Tag]:
     """Yield the tags of a former main that main has not taken over, unless their time is over.
 
-    Those of what both have were copied when main was replaced; one that has been made since is of the former main alone.
+    Those of what both have were copied when main was replaced; one that was made, or moved, since is of the former main alone.
     """
     assert replacement.replaced is not None, "it is a replacement"
     fork, stored = replacement.replaced.fork, tag_times(old)
     replaced = main.storage.info(pointer_path(main, MAIN_PREFIX, replacement.generation)).modified_millis
-    now = removal_time(main) if stored else 0
     for tag in find_tags(old, [name for name in stored if not is_internal(name)]):
-        is_of_both = tag.snapshot.id <= fork.id and (
-            stored[tag.name] < replaced or find_tag(main, tag.name) is not None
-        )
+        is_of_both = tag.snapshot.id <= fork.id and (stored[tag.name] < replaced or _has(main, tag))
         if not is_of_both and not tag.is_expired(now, stored[tag.name]):
             yield tag
+
+
+def _has(main: TableContext, tag: Tag) -> bool:
+    there = find_tag(main, tag.name)
+    return there is not None and there.snapshot.stamp == tag.snapshot.stamp
 
 
 def _is_there(main: TableContext, old: BranchRef) -> bool:
