@@ -94,11 +94,16 @@ def live(seed, steps):
         with suppress(SealedBranchError):  # a former main is one of the branches
             match act:
                 case "a":
+                    expected = [*ids_of(view), step]
                     view.append(rows(step, 1))
+                    assert ids_of(view) == expected
                 case "o":
                     view.overwrite(rows(step, 1))
+                    assert ids_of(view) == [step]
                 case "c":
+                    expected = ids_of(view)
                     view.compact(full=True)
+                    assert ids_of(view) == expected
                 case "b" if len(views) < 5:
                     table.create_branch(
                         f"n{step}", snapshot=version(table, rng.choice([*table.snapshots()]).id)
