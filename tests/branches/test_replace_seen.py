@@ -60,12 +60,18 @@ def test_a_correction_that_was_taken_back_is_not_dropped():
     assert ids_of(table) == [*BEFORE, 200]
 
 
-def test_what_was_main_before_may_be_put_back():
+def test_what_was_main_before_is_put_back_by_force_or_an_undo():
     table = parted()
     table.replace_main_branch("fix")
     table.create_branch("next", "good")
     table.replace_main_branch("next")
-    assert table.replace_main_branch("fix").number == 3
+    with pytest.raises(anabranch.CommitConflictError, match="replacement 2 put branch 'next'") as error:
+        table.replace_main_branch("fix")
+    assert "undo-replace" in error.value.hint
+    assert table.replace_main_branch("fix", force=True).number == 3
+    assert table.undo_replace().number == 4
+    assert table.undo_replace(2).number == 5
+    assert ids_of(table) == [*BEFORE, 100]
 
 
 def test_a_correction_in_one_commit_counts_as_well():

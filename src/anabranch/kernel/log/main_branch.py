@@ -198,14 +198,29 @@ def is_in_past(main: TableContext, snapshot: SnapshotRef) -> bool:
 
 def _maker(known: Sequence[MainPointer], uuid: str, number: int) -> str:
     """Return the identity of the branch that made a snapshot number in the history of a current or former main."""
+    for begun in beginnings(known, uuid):
+        if number > begun.id:
+            break
+        uuid = begun.branch_uuid
+    return uuid
+
+
+def beginnings(known: Sequence[MainPointer], uuid: str) -> Iterator[SnapshotRef]:
+    """Yield what a current or former main began with on the main before it, then what that began with, and so on.
+
+    Where a branch is put in the place of main again, the record says where the two parted, which may be in its own history.
+    """
     for _ in known:  # each step goes to an older branch, which bounds the loop
-        begun = [
+        forks = [
             p.replaced.fork for p in known if p.main.uuid == uuid and p.replaced and p.replaced.undoes is None
         ]
-        if not begun or number > begun[-1].id:
-            break
-        uuid = begun[-1].branch_uuid
-    return uuid
+        begun = max(
+            (fork for fork in forks if fork.branch_uuid != uuid), key=lambda ref: ref.id, default=None
+        )
+        if begun is None or not begun.id:
+            return
+        yield begun
+        uuid = begun.branch_uuid
 
 
 def main_by_uuid(context: TableContext, branch_uuid: str) -> TableContext | None:

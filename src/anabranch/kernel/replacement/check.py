@@ -24,7 +24,7 @@ from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.commit.gates import check_audited
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.main_branch import is_in_past, main_by_uuid
+from anabranch.kernel.log.main_branch import beginnings, is_in_past, main_by_uuid
 from anabranch.kernel.log.main_pointer import replacements, seal_of
 from anabranch.kernel.log.moment import time_text
 from anabranch.kernel.log.parallel import reading
@@ -71,18 +71,22 @@ def check(
         if wishes.audit:
             check_audited(target, target.snapshots.head(), wishes.audit)
         is_descended = is_past()
+        was_main = any(p.replaced and p.replaced.old.uuid == target.branch_uuid for p in known())
+        # By force a branch of another line can become main, and a main that was replaced has more in common than it began with.
+        if was_main or not (is_descended or as_commit):
+            parted = _last_in_common(main, target, fork)
+            # As long as it is the same, what was read since the fork stays known.
+            replacing = replacing if parted == fork else replace(replacing, fork=parted)
         if is_descended:
-            found = list(_dropped_corrections(replacing, head, known))
+            found = list(_dropped_corrections(replacing, head, known()))
         else:
-            found = [_not_descended(replacing)]
+            found = [_not_descended(replacing, fork)]
         if not as_commit:
-            found += [*_foreign_writers(replacing, head), *clashes()]
+            found += _foreign_writers(replacing, head)
+            found += clashes() if replacing.fork == fork else tag_clashes(main, target, replacing.fork)
     if found and not wishes.force:
         raise refusal(found)
-    # By force a branch of another line can become main: what the two share ends where these parted.
-    common = fork if as_commit or is_descended else last_in_common(main, fork)
-    # As long as it is the same, what was read since the fork stays known.
-    return replacing if common == fork else replace(replacing, fork=common)
+    return replacing
 
 
 def _fork(main: TableContext, target: TableContext) -> SnapshotRef:
@@ -91,8 +95,8 @@ def _fork(main: TableContext, target: TableContext) -> SnapshotRef:
     return SnapshotRef(main.branch_uuid, 0, "")  # of another engine, which does not record its fork
 
 
-def _not_descended(replacing: Replacing) -> Conflict:
-    target, fork = replacing.target, replacing.fork
+def _not_descended(replacing: Replacing, fork: SnapshotRef) -> Conflict:
+    target = replacing.target
     begun = f"began at snapshot {fork.id}" if fork.id else "was made by another engine"
     return Conflict(
         "NOT_DESCENDED",
@@ -102,21 +106,21 @@ def _not_descended(replacing: Replacing) -> Conflict:
 
 
 def _dropped_corrections(
-    replacing: Replacing, head: Snapshot | None, asked: Callable[[], Sequence[MainPointer]]
+    replacing: Replacing, head: Snapshot | None, known: Sequence[MainPointer]
 ) -> Iterator[Conflict]:
-    """Yield replacements of main made while the branch was worked on, and which it lacks; `asked` tells all there are."""
+    """Yield replacements of main made while the branch was worked on, or since it was main, and which it lacks."""
     target = replacing.target
     begun = target.fork
     if begun is None:
         return
-    known = asked()
-    was_main = any(target.branch_uuid in (p.main.uuid, p.replaced.old.uuid) for p in known if p.replaced)
-    if not was_main:  # putting back a former main is an undo, which nobody does by accident
-        for pointer in standing(known):
-            unseen = pointer.main.uuid != begun.snapshot.branch_uuid
-            if unseen and pointer.replaced is not None and begun.created_millis < pointer.made_millis:
-                what = f"replacement {pointer.generation} put {pointer.main} in the place of main"
-                yield _dropped(replacing, what, pointer.made_millis, pointer.made_by, pointer.replaced.reason)
+    made = standing(known)
+    # Those before it was main itself were its own past.
+    seen = max((place for place, p in enumerate(made, 1) if p.main.uuid == target.branch_uuid), default=0)
+    for pointer in made[seen:]:
+        unseen = pointer.main.uuid != begun.snapshot.branch_uuid
+        if unseen and pointer.replaced is not None and begun.created_millis < pointer.made_millis:
+            what = f"replacement {pointer.generation} put {pointer.main} in the place of main"
+            yield _dropped(replacing, what, pointer.made_millis, pointer.made_by, pointer.replaced.reason)
     for snapshot in replacing.main_since.until(head):
         facts = replace_facts(snapshot)
         if facts is not None and facts.taken.branch_uuid != target.branch_uuid:
@@ -134,7 +138,7 @@ def _dropped(replacing: Replacing, what: str, millis: int, by: str | None, reaso
         f"{what} at {time_text(millis)}{who}{why}, after '{replacing.target.title}' was made: it lacks that correction, and "
         "would drop it",
         f"make a branch of main as it is now and correct it there, or bring the rows of '{name}' into main with "
-        f"`merge-branch --name {name}`; force drops the other correction.",
+        f"`merge-branch --name {name}`; `undo-replace` takes back the last replacement; force drops the other correction.",
     )
 
 
@@ -192,43 +196,29 @@ def refusal(conflicts: Sequence[Conflict]) -> CommitConflictError:
 
 # Finds the newest snapshot that main shares with a branch.
 #
-# A branch that began in main's past shares everything up to its fork. One that is put in main's place by force may have
-# begun elsewhere, as on a main that was replaced since. Numbers alone say nothing then: main has a snapshot of the fork's
-# number that the branch never had.
+# A branch that began in main's past shares everything up to its fork. One that was main shares what it had when it was
+# replaced, as long as what is main went on from there. One that is put in main's place by force may have begun elsewhere,
+# as on a main that was replaced since. Numbers alone say nothing then: main has a snapshot of the fork's number that the
+# branch never had.
 
 
-def last_in_common(main: TableContext, fork: SnapshotRef) -> SnapshotRef:
-    """Return the newest snapshot that main and a branch have in common.
-
-    Args:
-        fork: the snapshot that the branch began with.
-
-    Returns:
-        `fork` itself if it is in main's past. Snapshot 0 if there is none, or it can no longer be told.
-    """
-    if is_in_past(main, fork):
-        return fork
+def _last_in_common(main: TableContext, target: TableContext, begun: SnapshotRef) -> SnapshotRef:
+    """Return the newest snapshot that main has in common with a branch that began with `begun`; 0 if it cannot be told."""
     known = replacements(main)
-    head = main.snapshots.head()
-    ours = [] if head is None else [SnapshotRef(main.branch_uuid, head.id, head.stamp)]
-    ours += _beginnings(known, main.branch_uuid)
-    for mine in ours:
-        for theirs in (fork, *_beginnings(known, fork.branch_uuid)):
-            if mine.branch_uuid == theirs.branch_uuid:
-                return _lower(main, mine, theirs) or _nothing(main)
-    return _nothing(main)
-
-
-def _beginnings(known: Sequence[MainPointer], uuid: str) -> Iterator[SnapshotRef]:
-    """Yield what a current or former main shares with the main that it replaced, then what that shared, and so on."""
-    for _ in known:  # each step goes to an older branch, which bounds the loop
-        begun = [
-            p.replaced.fork for p in known if p.main.uuid == uuid and p.replaced and p.replaced.undoes is None
+    with reading(main.storage) as begin:
+        heads = [begin(branch.snapshots.head) for branch in (main, target)]
+        newest = [
+            SnapshotRef(branch.branch_uuid, found.id, found.stamp)
+            for branch, head in zip((main, target), heads, strict=True)
+            if (found := head()) is not None
         ]
-        if not begun or not begun[-1].id:
-            return
-        yield begun[-1]
-        uuid = begun[-1].branch_uuid
+    ours = [ref for ref in newest if ref.branch_uuid == main.branch_uuid]
+    theirs = [ref for ref in newest if ref.branch_uuid == target.branch_uuid]
+    for mine in (*ours, *beginnings(known, main.branch_uuid)):
+        for other in (*theirs, begun, *beginnings(known, begun.branch_uuid)):
+            if mine.branch_uuid == other.branch_uuid:
+                return _lower(main, mine, other) or _nothing(main)
+    return _nothing(main)
 
 
 def _lower(main: TableContext, one: SnapshotRef, other: SnapshotRef) -> SnapshotRef | None:
