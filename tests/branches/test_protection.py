@@ -3,13 +3,17 @@
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 
 import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CommitConflictError, NotFoundError
 from anabranch.kernel.log.fork_pins import fork_pin
-from tests.branches.creating import FORK_PIN, later, pins, tagged
+from tests.branches.creating import FORK_PIN, again, later, pins, tagged
+from tests.branches.replacing import timed
+from tests.support.deaths import through
+from tests.support.faults import run
 from tests.support.foreign_expiry import delete_tag_as_others, expire_as_others
 from tests.support.lengths import first_short
 from tests.support.reached import reached_paths, stored_paths
@@ -330,14 +334,48 @@ def test_a_consumer_of_a_branch_keeps_its_snapshots_and_not_mains():
     ]
 
 
-def test_what_is_half_made_of_another_engine_stops_the_cleaning():
+def test_what_is_half_made_of_another_engine_keeps_what_it_names():
     table = tagged()
     storage = table.context.storage
     storage.put("branch/branch-half/tag/tag-good", storage.get("tag/tag-good"))
+    table.delete_tag("good")
+    for clean in (
+        lambda: table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s"),
+        table.maintain,
+    ):
+        clean()
+        table.remove_orphan_files(older_than="0 s")
+    storage.put("tag/tag-good", storage.get("branch/branch-half/tag/tag-good"))
+    assert ids_of(again(table).at("good")) == [0, 1, 2]
+    storage.put("branch/branch-half/snapshot/snapshot-3", storage.get("tag/tag-good"))
     with pytest.raises(AnabranchError, match="holds no schema"):
-        table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
     table.delete_branch("half")
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 s")
+
+
+@pytest.mark.parametrize("nth", range(1, 13))
+def test_a_replacement_that_is_overtaken_by_a_deletion_stops_no_maintenance(nth):
+    """The branch is deleted in between the calls of its replacement, which puts tags in its folder and goes on."""
+    table = timed(tagged())
+    table.create_branch("fix", "good")
+    table.branch("fix").append(rows(100, 1))
+    table.create_savepoint(2)
+    seen = count(1)
+
+    def delete(_path):
+        if next(seen) == nth:
+            again(table).delete_branch("fix")
+
+    late = through(table, *(run("before", call, delete, times=10**9) for call in ("put", "put_if_absent")))
+    with suppress(AnabranchError):
+        late.replace_main_branch("fix", force=True)
+    table = again(table)
+    assert ids_of(table) == [*range(6)] or table.context.branch == "fix"
     table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
+    table.maintain()
+    table.remove_orphan_files()
+    assert ids_of(table.at("good")) == [0, 1, 2]
 
 
 def test_rolling_main_back_for_good_past_a_merge_lets_go_of_what_it_made():

@@ -31,7 +31,9 @@ def corrected_twice():
 @pytest.mark.parametrize("name", ["ours", "other"])
 def test_somebody_elses_correction_is_not_dropped_without_a_word(name, how):
     table = corrected_twice()
-    with pytest.raises(CommitConflictError, match=r"CORRECTION_DROPPED: replacement 2 .* by bob \(prices") as raised:
+    with pytest.raises(
+        CommitConflictError, match=r"CORRECTION_DROPPED: replacement 2 .* by bob \(prices"
+    ) as raised:
         table.replace_main_branch(name, by="ann", **how)
     assert [conflict.kind for conflict in raised.value.conflicts] == ["CORRECTION_DROPPED"]
     assert ids_of(again(table)) == [1, 2, 3, 30]
@@ -71,7 +73,9 @@ def test_it_parts_from_main_where_it_was_replaced():
 
 
 @pytest.mark.parametrize("name", ["ours", "other"])
-@pytest.mark.parametrize(("how", "expected"), [("replay", {"ours": [40], "other": [30, 40]}), ("continue", None)])
+@pytest.mark.parametrize(
+    ("how", "expected"), [("replay", {"ours": [40], "other": [30, 40]}), ("continue", None)]
+)
 def test_a_reader_goes_on_after_what_both_have(name, how, expected):
     table = corrected_twice()
     reader = table.with_options({"scan.on-replace": how})

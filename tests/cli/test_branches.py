@@ -103,3 +103,22 @@ def test_what_is_wrong_with_a_branch_is_said(cli):
     assert "`delete-branch`" in said
     refused = cli("create-branch", "db.t$branch_fix", "--name", "a", "--tag", "good", code=2).err
     assert "only be created from a tag of main" in refused
+
+
+def test_what_is_main_or_was_main_is_not_deleted(cli):
+    cli("create-branch", "db.t", "--name", "fix", "--tag", "good")
+    cli("replace-main-branch", "db.t", "--name", "fix", "--force", "--yes")
+    for how in ([], ["--dry-run"]):
+        said = cli("delete-branch", "db.t", "--name", "fix", *how, code=2).err
+        assert "branch 'fix' is the main branch of 'db.t' and cannot be deleted" in said
+    assert (
+        "exists already in 'db.t', and is main"
+        in cli("create-branch", "db.t", "-n", "fix", "--tag", "good", code=1).err
+    )
+    planned = told(cli("replace-main-branch", "db.t", "--name", "fix", "--dry-run", "--json"))
+    assert (planned["dry_run"], planned["repeated"]) == (True, True)
+    assert "'fix' is already main" in cli("replace-main-branch", "db.t", "--name", "fix", "--dry-run").out
+    cli("create-branch", "db.t", "--name", "next", "--tag", "good")
+    cli("replace-main-branch", "db.t", "--name", "next", "--yes")
+    for how in ([], ["--dry-run"]):
+        assert "is kept as 'main@2'" in cli("delete-branch", "db.t", "--name", "fix", *how, code=2).err

@@ -76,18 +76,22 @@ class BranchMethods(TableView):
 
         on_main(self._context, create, lambda _main, made: made.read_fork() is not None)
 
-    def delete_branch(self, name: str) -> DeletedBranch:
+    def delete_branch(self, name: str, *, dry_run: bool = False) -> DeletedBranch:
         """Remove a branch with its snapshots, tags, savepoints and schemas.
 
         What only it reached goes with the next cleaning. Who still has the branch open gets an error. To repeat it
         after a failure brings it to its end.
+
+        Args:
+            name: of the branch.
+            dry_run: only say what would be removed.
 
         Raises `NotFoundError`, `InvalidInputError` for the branch that is main.
         """
         from anabranch.kernel.branches.delete import delete_branch
 
         self._context.check_same_table()
-        return delete_branch(main_of(self._context), name)
+        return delete_branch(main_of(self._context), name, dry_run=dry_run)
 
     def merge_branch(
         self,

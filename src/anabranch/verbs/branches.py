@@ -191,10 +191,11 @@ def _info(table: Table, name: str) -> BranchInfo:
 @verb(BRANCHES, "Table.delete_branch", columns=_BRANCH, changes=True)
 def delete_branch(table: OnTable, name: BranchName, dry_run: DryRun = False, *, ask: Confirm) -> Answer:
     """Remove a branch with its snapshots, tags and savepoints; its data goes with the next clean-up."""
+    found = table.delete_branch(name, dry_run=True)
     info = _info(table, name)
     moved = "" if info.tag is None else f" ({_moved(info)})"
     ask(f"delete branch '{name}' of {table.name}{moved}?")
-    fork = None if dry_run else table.delete_branch(name).fork
+    fork = (found if dry_run else table.delete_branch(name)).fork
     known = (None,) * 3 if fork is None else (fork.branch_uuid, fork.tag, fork.snapshot.id)
     return Answer(
         {"branch": name, "facts": info, "deleted": not dry_run},

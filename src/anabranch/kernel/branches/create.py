@@ -76,8 +76,10 @@ def create_branch(
     state = state_of(branch)
     if state is BranchState.READY:
         raise AlreadyExistsError(
-            f"branch '{name}' exists already in '{main.name}'",
-            hint="choose another name, or delete it with `delete_branch`.",
+            f"branch '{name}' exists already in '{main.name}'"
+            + (", and is main" if main.branch == name else ""),
+            hint="choose another name"
+            + ("." if main.branch == name else ", or delete it with `delete_branch`."),
         )
     if is_named(main, name):
         raise AlreadyExistsError(

@@ -49,8 +49,13 @@ class DeletedBranch:
     """The savepoints that were removed with it."""
 
 
-def delete_branch(main: TableContext, name: str) -> DeletedBranch:
+def delete_branch(main: TableContext, name: str, *, dry_run: bool = False) -> DeletedBranch:
     """Remove a branch, or what an interrupted creation or removal left of it.
+
+    Args:
+        main: the table.
+        name: of the branch.
+        dry_run: only say what would be removed, or why it may not be.
 
     Raises:
         NotFoundError: there is no such branch.
@@ -66,6 +71,9 @@ def delete_branch(main: TableContext, name: str) -> DeletedBranch:
             f"branch '{name}' does not exist in '{main.name}'", hint=f"branches there are: {known}."
         )
     check_decisions(main)
+    if dry_run:
+        check_may_go(main, branch)
+        return DeletedBranch(name, branch.fork, _savepoints_of_it_alone(branch))
     mark = branch.layout.branch_file_path(DELETING_FILE)
     try:
         check_may_go(main, branch)
@@ -123,11 +131,15 @@ def check_may_go(main: TableContext, branch: TableContext) -> None:
 
 
 def _delete_savepoints(branch: TableContext) -> tuple[int, ...]:
-    numbers = tuple(found.id for found in savepoints(branch) if not _is_elsewhere(branch, found))
+    numbers = _savepoints_of_it_alone(branch)
     for number in numbers:
         with suppress(NotFoundError):  # another process was faster
             delete_savepoint(branch, number)
     return numbers
+
+
+def _savepoints_of_it_alone(branch: TableContext) -> tuple[int, ...]:
+    return tuple(found.id for found in savepoints(branch) if not _is_elsewhere(branch, found))
 
 
 def _is_elsewhere(branch: TableContext, savepoint: Savepoint) -> bool:

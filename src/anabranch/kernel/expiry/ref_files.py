@@ -141,7 +141,6 @@ class RefReader:
             ]
         snapshots = {one.info: one for one in found if isinstance(one, _Read)}
         refs = {one for one in found if isinstance(one, Ref)}
-        tagged = {ref.path for ref in refs}
         seen: dict[ObjectInfo, _Read] = {}
         own: list[SnapshotFile] = []
         homes = {context.branch, *(part.branch for part in context.past)}
@@ -151,7 +150,7 @@ class RefReader:
                 for info in files[branch.layout.snapshot_folder]
                 if (one := self._known.get(info) or snapshots.get(info)) is not None
             }
-            if there or any(info.path in tagged for info in files[branch.layout.tag_folder]):
+            if there:
                 _check_has_schema(branch, files[branch.layout.schema_folder])
             if branch.branch in homes:
                 own += [
@@ -295,11 +294,14 @@ def _of_snapshot(path: str, name: str, snapshot: Snapshot, branch: str | None = 
 
 
 def _check_has_schema(context: TableContext, files: Sequence[ObjectInfo]) -> None:
-    """A branch without a schema is half made or half deleted: what it reaches is not known."""
+    """A branch without a schema is half made or half deleted: what it reaches is not known.
+
+    Tags alone are what a process left that was overtaken by the deletion of its branch: each says itself what it reaches.
+    """
     folder = context.layout.schema_folder
     if not any(schema_id_of(info.path) is not None for info in files):
         raise CorruptTableError(
-            f"holds no schema, but '{context.title}' has snapshots, tags or savepoints; nothing was deleted",
+            f"holds no schema, but '{context.title}' has snapshots; nothing was deleted",
             path=folder,
             hint="a branch is being created or deleted: try again, or delete the branch.",
         )

@@ -13,6 +13,7 @@ finishes it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -123,7 +124,7 @@ def planned(context: TableContext, wishes: Replacement, *, as_commit: bool = Fal
     main = main_of(context)
     done = None if as_commit else last_replacement(main, wishes.branch)
     if done is not None:
-        return ReplaceResult.of(done, repeated=True)
+        return replace(ReplaceResult.of(done, repeated=True), dry_run=True)
     replacing = check(main, wishes, as_commit=as_commit)
     old, new = main.snapshots.head(), replacing.target.snapshots.head()
     missing = only_on_main(replacing)

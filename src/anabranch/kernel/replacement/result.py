@@ -74,10 +74,11 @@ class ReplaceResult:
         return None if self.number is None else former_main_name(self.number)
 
     def __str__(self) -> str:
-        has, becomes = ("would have", "would be") if self.dry_run else ("has", "is")
-        done = "" if self.dry_run else " already" if self.repeated else " now"
+        is_planned = self.dry_run and not self.repeated
+        has, becomes = ("would have", "would be") if is_planned else ("has", "is")
+        done = " already" if self.repeated else "" if is_planned else " now"
         if self.former is None:
-            at = "" if self.dry_run else f", in snapshot {self.new_snapshot}"
+            at = "" if is_planned else f", in snapshot {self.new_snapshot}"
             return f"main {has}{done} the rows of '{self.branch}'{at}"
         left = self.old_snapshot - self.fork
         who = "the table's own folder" if self.branch == MAIN_BRANCH else f"'{self.branch}'"
