@@ -406,7 +406,7 @@ def test_a_former_main_that_is_main_again_by_its_name_knows_what_expired_since()
     for number in range(3):
         table.append(rows(200 + number, 1))
     assert 2 in expire_to(again(table), 2).snapshots
-    table.replace_main_branch("b")
+    table.replace_main_branch("b", force=True)
     table = again(table)
     table.commit(Append(written(table, 0, 1)), identity=JOB)
     assert ids_of(table).count(0) == 1

@@ -96,7 +96,7 @@ def unreadable(table):
         "list": lambda: storage.delete(layout.manifest_path(head.base_manifest_list)),
         "manifest": lambda: storage.delete(layout.manifest_path(manifest.file_name)),
         "tag": lambda: storage.put("tag/tag-x", b"nonsense"),
-        "branch": lambda: storage.put("branch/branch-b/tag/tag-x", head.to_json()),
+        "branch": lambda: storage.put("branch/branch-b/snapshot/snapshot-1", head.to_json()),
     }
 
 

@@ -289,7 +289,9 @@ def damage(table):
         "a snapshot holds another": lambda: storage.put(layout.snapshot_path(9), snapshot.to_json()),
         "a tag is damaged": lambda: storage.put("tag/tag-x", b"{}"),
         "a savepoint is damaged": lambda: storage.put("savepoint/savepoint-1", b"{}"),
-        "a branch has no schema": lambda: storage.put("branch/branch-fix/tag/tag-x", snapshot.to_json()),
+        "a branch has no schema": lambda: storage.put(
+            "branch/branch-fix/snapshot/snapshot-3", snapshot.to_json()
+        ),
         "a branch is called main": lambda: storage.put("branch/branch-main/schema/schema-0", b"{}"),
     }
 
