@@ -6,6 +6,7 @@ python -m tests.spark.cluster_job MASTER WAREHOUSE CHECKPOINT
 import sys
 
 import anabranch.spark
+from anabranch.spark.native.internals import files
 from tests.spark.conftest import CONF
 
 
@@ -19,6 +20,11 @@ def main(master, warehouse, checkpoint):
     native = anabranch.connect(warehouse, spark=spark).table("db.src").scan("id >= 500").to_spark()
     assert native.inputFiles()  # a frame of the portable door has none
     assert native.filter("v < 'v6'").count() == 100
+    files._MANY = 1  # what is compiled for a plan of many files is known to no executor
+    many = anabranch.connect(warehouse, spark=spark).table("db.src").scan("id >= 500").to_spark()
+    assert many.filter("v < 'v6'").count() == 100
+    leaf = many._jdf.queryExecution().optimizedPlan().collectLeaves().head()
+    assert leaf.relation().fileFormat().getClass().getName() == "anabranch.PlannedParquet"
     assert spark.sql("SELECT count(*) FROM lake.db.src WHERE id >= 500").first()[0] == 500
     source = spark.readStream.table("lake.db.src")
     sink = source.writeStream.format("anabranch").option("checkpointLocation", checkpoint).queryName("copy")

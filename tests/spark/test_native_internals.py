@@ -21,6 +21,7 @@ from anabranch.spark.jvm.proxy import JavaProxy, Jvm
 from anabranch.spark.native import internals
 from anabranch.spark.native.catalyst import Filters
 from anabranch.spark.native.expressions import predicate_of
+from anabranch.spark.native.internals import FilesOf, files
 from tests.spark.native_cases import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
@@ -63,18 +64,48 @@ def test_the_versions_that_are_known():
     assert "Spark Connect" in of("4.3.0")
 
 
+ODD = FilesOf(
+    "file:/a b/%41é#?",
+    ["%41é#?.parquet", "a b", "..x", "c\ud800", "a:b"],
+    [2**40, 2, 3, 4, 5],
+    1_700_000_000_000,
+)
+
+
 def test_statuses_of_files_are_made_in_one_call(jvm):
-    groups = [
-        [("file:/a b/%41é#?.parquet", 2**40, 1_700_000_000_000)],
-        [],
-        [("file:/x", 0, 0), ("s3a://b/y", 1, 0)],
-    ]
+    groups = [ODD, FilesOf("file:/", [], [], 0), FilesOf("s3a://b", ["x", "y"], [0, 1], 0)]
     made = internals.file_statuses(jvm, groups)
-    assert [len(group) for group in made] == [1, 0, 2]
+    assert [len(group) for group in made] == [5, 0, 2]
     status = made[0][0]
-    assert status.getPath().equals(internals.hadoop_path(jvm, "file:/a b/%41é#?.parquet"))
+    assert status.getPath().equals(internals.hadoop_path(jvm, "file:/a b/%41é#?/%41é#?.parquet"))
     assert (status.getLen(), status.getModificationTime()) == (2**40, 1_700_000_000_000)
     assert status.isFile()
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_many_files_are_the_same_as_few(jvm, is_compiled, monkeypatch):
+    many = [
+        FilesOf(f"{root}/p={n}", [f"data-{n}-{k}.parquet" for k in range(9)], range(9), n)
+        for n in range(300)
+        for root in ("file:/a b/%41é#?", "s3a://b")
+    ]
+    groups = [ODD, *many, FilesOf("file:/", [], [], 0)]
+    if is_compiled:
+        assert files.files_class(jvm, "ListedFiles") is not None
+    else:
+        monkeypatch.setattr(files, "files_class", lambda _jvm, _name: None)
+    made = internals.file_statuses(jvm, groups)
+    index = internals.filled_index(jvm, groups, st.StructType(), identity=f"file:/many-{is_compiled}")
+    assert index.allFiles().length() == 5 + 600 * 9
+    assert [len(group) for group in made] == [len(group.names) for group in groups]
+    for group, found in zip((ODD, *many[:3], many[-1]), (*made[:4], made[600]), strict=True):
+        for ours, theirs in zip(found, internals.file_statuses(jvm, [group])[0], strict=True):
+            assert ours.toString() == theirs.toString()
+            assert ours.getPath().toUri().toString() == theirs.getPath().toUri().toString()
+            assert ours.getPath().equals(theirs.getPath())
+            assert (ours.getLen(), ours.getBlockSize()) == (theirs.getLen(), theirs.getBlockSize())
+            assert ours.getModificationTime() == theirs.getModificationTime()
+            assert ours.isFile()
 
 
 def test_rows_of_every_kind_are_made_without_a_job(jvm):
@@ -93,7 +124,10 @@ def test_rows_of_every_kind_are_made_without_a_job(jvm):
     assert second.getDecimal(2, 20, 2).toString() == "5.00"
 
 
-FILES = [(f"file:/nowhere/t/{name}.parquet", 10, 0) for name in ("x=%41/b/1", "x=%41/b/2", "x=9/b/3")]
+FILES = [
+    FilesOf("file:/nowhere/t/x=%41/b", ["1.parquet", "2.parquet"], [10, 10], 0),
+    FilesOf("file:/nowhere/t/x=9/b", ["3.parquet"], [10], 0),
+]
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +138,11 @@ def values(jvm):
 
 
 def test_folders_with_their_values_are_made_in_few_calls(jvm, values):
-    made = internals.partition_directories(jvm, values, [FILES[:2], FILES[2:]])
+    made = internals.partition_directories(jvm, values, FILES)
     assert [made.apply(i).files().length() for i in range(made.length())] == [2, 1]
     assert made.apply(0).values().getInt(0) == 7
     assert made.apply(1).values().isNullAt(0)
-    assert made.apply(1).files().apply(0).getPath().toString() == FILES[2][0]
+    assert made.apply(1).files().apply(0).getPath().toString() == "file:/nowhere/t/x=9/b/3.parquet"
 
 
 def test_an_index_holds_what_it_is_given_and_lists_nothing(jvm):
@@ -394,11 +428,11 @@ def test_what_is_made_of_many_files_takes_no_more_calls(jvm, calls):
             jvm, pa.record_batch([pa.array(range(count), pa.int32())], ["x"]), keys
         )
         folders = [f"file:/nowhere/t/x={n}" for n in range(count)]
-        files = [(f"{folder}/data.parquet", 10, 0) for folder in folders]
+        found_in = [FilesOf(folder, ["data.parquet"], [10], 0) for folder in folders]
         calls.clear()
         partitions = internals.Partitions(keys, folders, rows)
-        index = internals.filled_index(jvm, files, st.StructType(), partitions, identity=f"file:/{count}")
-        made = internals.partition_directories(jvm, rows, [[file] for file in files])
+        index = internals.filled_index(jvm, found_in, st.StructType(), partitions, identity=f"file:/{count}")
+        made = internals.partition_directories(jvm, rows, found_in)
         found = len(calls)
         assert (index.allFiles().length(), made.length()) == (count, count)
         return found

@@ -91,7 +91,9 @@ def _generation_frame(jvm: Jvm, scan: Scan, generation: Generation) -> DataFrame
     data = [f for f in generation.fields if f.id not in keys]
     files = PlannedFiles(scan, schema, generation.schema_ids)
     index = PlannedFileIndex(jvm, files, [*data, *partition_fields])
-    frame = relation_frame(jvm, index, spark_schema(data), spark_schema(partition_fields), verify=scan.verify)
+    frame = relation_frame(
+        jvm, index, spark_schema(data), spark_schema(partition_fields), files.whole.height, verify=scan.verify
+    )
     return frame.select(*_columns(generation, shielded(scan, generation)))
 
 
@@ -169,7 +171,7 @@ class PlannedFileIndex(JavaProxy):
         return [f"{root}", f"{root}/{seen}{added}"]
 
     def inputFiles(self) -> Any:  # noqa: N802
-        return text_array(self.jvm, [path for f in self._files.matching(None) for path, _, _ in f.files])
+        return text_array(self.jvm, [path for f in self._files.matching(None) for path in f.paths()])
 
     def refresh(self) -> None:
         """Do nothing: snapshots do not change."""

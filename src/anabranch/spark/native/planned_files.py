@@ -24,7 +24,7 @@ from anabranch.lazy import lazy
 from anabranch.scan.scan import Scan
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.internals import (
-    FileRow,
+    FilesOf,
     Partitions,
     empty_rows,
     filled_index,
@@ -56,14 +56,11 @@ def hadoop_root(url: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(FilesOf):
     """Files in one folder: of one bucket of one partition."""
 
-    path: str
-    """Path in Hadoop's form."""
     partition: bytes
     rows: int
-    files: tuple[FileRow, ...]
 
 
 @dataclass(frozen=True)
@@ -118,18 +115,12 @@ class PlannedFiles:
     def _folders(self, frame: pl.DataFrame, folders: Sequence[str]) -> Iterator[Folder]:
         root = hadoop_root(self.scan.context.storage.url)
         millis = 0 if self.scan.snapshot is None else self.scan.snapshot.time_millis
-        found: dict[tuple[bytes, int, int], list[tuple[str, int, int]]] = {}
-        columns = frame.select("partition", "folder", "bucket", "file_name", "file_size", "row_count")
-        for partition, folder, bucket, name, size, rows in columns.iter_rows():
-            found.setdefault((partition, folder, bucket), []).append((name, size, rows))
-        for (partition, folder, bucket), files in found.items():
+        grouped = frame.group_by("partition", "folder", "bucket", maintain_order=True).agg(
+            "file_name", "file_size", pl.col("row_count").sum()
+        )
+        for partition, folder, bucket, names, sizes, rows in grouped.iter_rows():
             path = f"{root}/{Layout().bucket_path(folders[folder], bucket)}"
-            yield Folder(
-                path,
-                partition,
-                sum(rows for _, _, rows in files),
-                tuple((f"{path}/{name}", size, millis) for name, size, _ in files),
-            )
+            yield Folder(path, names, sizes, millis, partition, rows)
 
 
 def folders_matching(
@@ -171,9 +162,11 @@ def folders_of(context: TableContext, splits: Iterable[FeedSplit]) -> list[Folde
     return [
         Folder(
             folder,
+            [f.file.path.rpartition("/")[2] for f in files],
+            [f.file.size for f in files],
+            0,
             partitions[folder],
             sum(f.file.row_count for f in files),
-            tuple((f"{root}/{f.file.path}", f.file.size, 0) for f in files),
         )
         for folder, files in found.items()
     ]
@@ -195,7 +188,7 @@ def partition_rows(jvm: Jvm, schema: TableSchema, partitions: Sequence[bytes]) -
 def directories(jvm: Jvm, schema: TableSchema, folders: Sequence[Folder]) -> Any:
     """Return folders as a Scala ``Seq[PartitionDirectory]``."""
     rows = partition_rows(jvm, schema, [f.partition for f in folders])
-    return partition_directories(jvm, rows, [f.files for f in folders])
+    return partition_directories(jvm, rows, folders)
 
 
 def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequence[Field]) -> Any:
@@ -207,15 +200,14 @@ def spark_index(jvm: Jvm, scan: Scan, folders: Sequence[Folder], fields: Sequenc
     keys = scan.schema.partition_fields
     data = [f for f in fields if f.name not in scan.schema.partition_keys]
     identity = f"{hadoop_root(scan.context.storage.url)}/planned-{_digest(folders)}"
-    count = sum(len(folder.files) for folder in folders)
+    count = sum(len(folder.names) for folder in folders)
 
     def made() -> Any:
         partitions = None
         if keys:
             rows = partition_rows(jvm, scan.schema, [f.partition for f in folders])
             partitions = Partitions(spark_schema(keys), [f.path for f in folders], rows)
-        files = [file for folder in folders for file in folder.files]
-        index = filled_index(jvm, files, spark_schema(data), partitions, identity=identity)
+        index = filled_index(jvm, folders, spark_schema(data), partitions, identity=identity)
         found = index.allFiles().length()
         if found != count:
             raise UnsupportedFeatureError(
@@ -235,8 +227,8 @@ def _digest(folders: Sequence[Folder]) -> str:
     digest = hashlib.sha256()
     for folder in folders:
         digest.update(folder.partition)  # a stream's are not those of its folders: it adds a column
-        for path, _, _ in folder.files:
-            digest.update(path.encode("utf-8", "surrogateescape") + b"\0")
+        for text in (folder.path, "/".join(folder.names)):
+            digest.update(text.encode("utf-8", "surrogateescape") + b"\0")
     return digest.hexdigest()
 
 

@@ -137,7 +137,7 @@ class NativePlan:
 
     @property
     def files(self) -> int:
-        return sum(len(folder.files) for folder in self.folders)
+        return sum(len(folder.names) for folder in self.folders)
 
     @property
     def rows(self) -> int:
@@ -146,7 +146,7 @@ class NativePlan:
     @lazy
     def bytes(self) -> int:
         """Estimated size of the columns that are read, in bytes."""
-        size = sum(size for folder in self.folders for _, size, _ in folder.files)
+        size = sum(sum(folder.sizes) for folder in self.folders)
         return estimated_bytes(self.jvm, size, self.columns, spark_schema_json(self.scan.schema.fields))
 
     @lazy

@@ -17,7 +17,7 @@ from anabranch.spark.jvm.handles import class_of
 from anabranch.spark.jvm.proxy import Jvm
 from anabranch.spark.native.internals.expressions import expressions_json, joined, literal_texts
 from anabranch.spark.native.internals.files import (
-    FileRow,
+    FilesOf,
     Partitions,
     empty_rows,
     file_statuses,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READ_OPTIONS",
-    "FileRow",
+    "FilesOf",
     "Partitions",
     "empty_rows",
     "estimated_bytes",
@@ -98,12 +98,12 @@ _TRIED: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
 def _try(jvm: Jvm) -> None:
     """Construct each kind of internal object once, over a file that need not exist."""
     columns, keys = StructType().add("a", "integer"), StructType().add("p", "integer")
-    files: list[FileRow] = [("file:/t/p=1/data-1.parquet", 1, 0)]
+    files = FilesOf("file:/t/p=1", ["data-1.parquet"], [1], 0)
     rows = internal_rows(jvm, pa.record_batch({"p": pa.array([1], pa.int32())}), keys)
     partition_directories(jvm, rows, [files])
     partitions = Partitions(keys, ["file:/t/p=1"], rows)
     for found in (partitions, None):
-        index = filled_index(jvm, files, columns, found, identity="file:/t")
+        index = filled_index(jvm, [files], columns, found, identity="file:/t")
         whole = StructType([*columns, *([] if found is None else keys)])
         scan = parquet_scan(jvm, index, whole.json(), columns.json(), verify=True)
         scan.toBatch()

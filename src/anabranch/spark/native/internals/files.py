@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from anabranch.spark.jvm.connectors import connector_for
 from anabranch.spark.jvm.handles import pairs, read_json, text_array
 from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.native.compiled import NotCompiledError, driver_class, made_by
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _ROW = "org.apache.spark.sql.catalyst.InternalRow"
@@ -25,8 +26,24 @@ _LACKS_CONNECTOR = re.compile(
     r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.|No FileSystem for scheme"
 )
 
-FileRow = tuple[str, int, int]
-"""Path in Hadoop's form, size in bytes, modification time in milliseconds."""
+_MANY = 2_000
+"""Files from which on it pays to compile what makes them in the JVM."""
+
+
+@dataclass(frozen=True)
+class FilesOf:
+    """Files that lie directly in one folder."""
+
+    path: str
+    """Path of the folder in Hadoop's form."""
+    names: Sequence[str]
+    sizes: Sequence[int]
+    """In bytes."""
+    modified_millis: int
+
+    def paths(self) -> Iterator[str]:
+        """Yield the paths of the files in Hadoop's form."""
+        return (f"{self.path}/{name}" for name in self.names)
 
 
 @dataclass(frozen=True)
@@ -45,9 +62,67 @@ def hadoop_path(jvm: Jvm, path: str) -> Any:
     return jvm.of("org.apache.hadoop.fs.Path")(path)
 
 
-def file_statuses(jvm: Jvm, groups: Sequence[Iterable[FileRow]]) -> Any:
-    """Return groups of files as a ``FileStatus[][]``, in one call."""
-    return read_json(jvm, [[_status(*row) for row in group] for group in groups], f"[[L{_FILE_STATUS};")
+def file_statuses(jvm: Jvm, groups: Sequence[FilesOf]) -> Any:
+    """Return groups of files as a ``FileStatus[][]``, in few calls."""
+    listed = _listed(jvm, groups)
+    return (
+        _by_jackson(jvm, [list(_fields(group)) for group in groups]) if listed is None else listed.folders()
+    )
+
+
+def _all_statuses(jvm: Jvm, groups: Sequence[FilesOf]) -> Any:
+    """Return the files of all groups as a ``FileStatus[]``, in few calls."""
+    listed = _listed(jvm, groups)
+    if listed is not None:
+        return listed.all()
+    (found,) = _by_jackson(jvm, [[fields for group in groups for fields in _fields(group)]])
+    return found
+
+
+def _listed(jvm: Jvm, groups: Sequence[FilesOf]) -> Any:
+    """Return the ``ListedFiles`` of our Java; None for few files, or where it is not compiled."""
+    if not are_many(sum(len(group.names) for group in groups)):
+        return None
+    make = files_class(jvm, "ListedFiles")
+    if make is None:
+        return None
+    texts = [
+        [group.path, "/".join(group.names), ",".join(map(str, group.sizes)), str(group.modified_millis)]
+        for group in groups
+    ]
+    return made_by(jvm, make, read_json(jvm, texts, "[[Ljava.lang.String;"))
+
+
+def are_many(files: int) -> bool:
+    """Whether so many files are worth what is compiled for them."""
+    return files >= _MANY
+
+
+def files_class(jvm: Jvm, name: str) -> Any:
+    """Return the constructor of a class in ``java/files``; None where this version of Spark does not compile it."""
+
+    def found() -> Any:
+        try:
+            return driver_class(jvm, name, part="files").getConstructors()[0]
+        except NotCompiledError:
+            return None
+
+    return jvm.once(f"class {name}", found)
+
+
+def _by_jackson(jvm: Jvm, groups: Sequence[Sequence[Mapping[str, Any]]]) -> Any:
+    return read_json(jvm, groups, f"[[L{_FILE_STATUS};")
+
+
+def _fields(files: FilesOf) -> Iterator[Mapping[str, Any]]:
+    """Yield the fields of each ``FileStatus`` that differ from its constructor's defaults."""
+    for path, size in zip(files.paths(), files.sizes, strict=True):
+        yield {
+            "path": path,
+            "length": size,
+            "blocksize": _BLOCK,
+            "modification_time": files.modified_millis,
+        }
 
 
 def internal_rows(jvm: Jvm, rows: pa.RecordBatch, schema: StructType) -> Any:
@@ -72,7 +147,7 @@ def empty_rows(jvm: Jvm, count: int) -> Any:
     return jvm.seq_of(jvm.of("java.util.Collections").nCopies(count, jvm.of(_ROW).empty()))
 
 
-def partition_directories(jvm: Jvm, values: Any, groups: Sequence[Iterable[FileRow]]) -> Any:
+def partition_directories(jvm: Jvm, values: Any, groups: Sequence[FilesOf]) -> Any:
     """Return groups of files that share partition values as a Scala ``Seq[PartitionDirectory]``.
 
     Args:
@@ -84,7 +159,7 @@ def partition_directories(jvm: Jvm, values: Any, groups: Sequence[Iterable[FileR
 
 def filled_index(
     jvm: Jvm,
-    files: Sequence[FileRow],
+    files: Sequence[FilesOf],
     columns: StructType,
     partitions: Partitions | None = None,
     *,
@@ -100,8 +175,7 @@ def filled_index(
     """
     cache = jvm.of(f"{_DATASOURCES}.SharedInMemoryCache")(_ENDLESS, -1).createForNewClient()
     root = hadoop_path(jvm, identity)
-    (statuses,) = file_statuses(jvm, [files])
-    cache.putLeafFiles(root, statuses)
+    cache.putLeafFiles(root, _all_statuses(jvm, files))
     spec = jvm.none()
     if partitions is not None:
         paths = jvm.of(_ARRAY_SEQ).unsafeWrapArray(text_array(jvm, partitions.folders))
@@ -143,8 +217,3 @@ def reason_of(error: Any) -> str:
     """Return the first line of the JVM's exception."""
     thrown = getattr(error, "java_exception", None)
     return str(error if thrown is None else thrown.toString()).partition("\n")[0]
-
-
-def _status(path: str, size: int, millis: int) -> dict[str, Any]:
-    """Return the fields of a ``FileStatus`` that differ from its constructor's defaults."""
-    return {"path": path, "length": size, "blocksize": _BLOCK, "modification_time": millis}

@@ -10,6 +10,8 @@ from pyspark.sql.types import StructType
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.spark.jvm.handles import Handles, described
 from anabranch.spark.jvm.proxy import Jvm
+from anabranch.spark.native.compiled import made_by
+from anabranch.spark.native.internals.files import are_many, files_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,17 +39,23 @@ def read_options(*, verify: bool) -> Mapping[str, str]:
 
 
 def relation_frame(
-    jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType, *, verify: bool
+    jvm: Jvm, index: Any, columns: StructType, partition_columns: StructType, files: int, *, verify: bool
 ) -> DataFrame:
-    """Return a DataFrame of a ``FileIndex``'s files, by Spark's Parquet reader; partition columns come last."""
+    """Return a DataFrame of a ``FileIndex``'s files, by Spark's Parquet reader; partition columns come last.
+
+    Args:
+        files: about how many there are.
+    """
     from pyspark.sql import DataFrame
+
+    ours = files_class(jvm, "PlannedParquet") if are_many(files) else None
 
     relation = jvm.of(f"{_DATASOURCES}.HadoopFsRelation")(
         index,
         jvm.struct(partition_columns),
         jvm.struct(columns),
         jvm.none(),
-        jvm.of(f"{_DATASOURCES}.parquet.ParquetFileFormat")(),
+        jvm.of(f"{_DATASOURCES}.parquet.ParquetFileFormat")() if ours is None else made_by(jvm, ours),
         jvm.scala_map(read_options(verify=verify)),
         jvm.session,
     )
