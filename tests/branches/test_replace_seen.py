@@ -5,6 +5,7 @@ import pytest
 import anabranch
 from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.log.ref_log import find_tag, put_tag
+from tests.branches.creating import later
 from tests.branches.replacing import BEFORE, again, parted
 from tests.support.tables import ids_of, rows
 
@@ -32,6 +33,15 @@ def test_who_comes_second_is_told_whose_correction_they_would_drop():
         assert "by ann (prices in cents)" in error.value.message
         assert "merge-branch --name mine" in error.value.hint
     assert ids_of(table) == [*BEFORE, 100]
+
+
+def test_a_clock_that_is_ahead_hides_nobodys_correction():
+    table = parted()
+    later(table, 365 * 86_400_000).create_branch("mine", "good")
+    table.replace_main_branch("fix")
+    with pytest.raises(anabranch.CommitConflictError) as error:
+        again(table).replace_main_branch("mine")
+    assert _kinds(error) == ["CORRECTION_DROPPED"]
 
 
 def test_who_comes_second_can_merge_or_branch_again():

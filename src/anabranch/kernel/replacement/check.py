@@ -113,14 +113,13 @@ def _dropped_corrections(
     begun = target.fork
     if begun is None:
         return
-    made = standing(known)
-    # Those before it was main itself were its own past.
-    seen = max((place for place, p in enumerate(made, 1) if p.main.uuid == target.branch_uuid), default=0)
+    made, own = standing(known), (target.branch_uuid, begun.snapshot.branch_uuid)
+    # Those before the main that it began on, or was itself, are its own past. No clock tells: that of its maker may be wrong.
+    seen = max((place for place, pointer in enumerate(made, 1) if pointer.main.uuid in own), default=0)
     for pointer in made[seen:]:
-        unseen = pointer.main.uuid != begun.snapshot.branch_uuid
-        if unseen and pointer.replaced is not None and begun.created_millis < pointer.made_millis:
-            what = f"replacement {pointer.generation} put {pointer.main} in the place of main"
-            yield _dropped(replacing, what, pointer.made_millis, pointer.made_by, pointer.replaced.reason)
+        assert pointer.replaced is not None, "it is a replacement"
+        what = f"replacement {pointer.generation} put {pointer.main} in the place of main"
+        yield _dropped(replacing, what, pointer.made_millis, pointer.made_by, pointer.replaced.reason)
     for snapshot in replacing.main_since.until(head):
         facts = replace_facts(snapshot)
         if facts is not None and facts.taken.branch_uuid != target.branch_uuid:
