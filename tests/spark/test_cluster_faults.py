@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -84,6 +85,10 @@ def cluster(tmp_path):
     """Of two hosts, for Spark starts a task a second time on another host only."""
     with standalone(tmp_path, ("127.0.0.1", "127.0.0.2"), cores=1, memory="800m") as master:
         yield master
+    for driver in Driver.started:  # those of a test that failed still run
+        if driver.process.poll() is None:
+            driver.kill()
+    Driver.started.clear()
 
 
 @pytest.fixture
@@ -97,6 +102,8 @@ def lake(tmp_path):
 class Driver:
     """`anabranch run` in a process group of its own."""
 
+    started: ClassVar = []
+
     def __init__(self, lake, tmp_path, master, conf, *words, seconds=3, broken=None):
         jobs = tmp_path / "jobs.py"
         jobs.write_text(JOBS.format(folder=str(tmp_path), seconds=seconds, broken=broken))
@@ -108,6 +115,7 @@ class Driver:
                  *settings, *words],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
+        self.started.append(self)
 
     def kill(self):
         stop(self.process)
