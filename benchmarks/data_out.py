@@ -16,7 +16,8 @@ PARTS = 6
 def data_out(run: Run) -> list[Row]:
     """Each client gives the table to a library by the shortest call that it documents. For DuckDB the work is a query with a
     group by, so that it reads what it needs in its own way. All have the same versions of the three
-    libraries, but pypaimon, which needs an older Polars.
+    libraries, but pypaimon, which needs an older Polars. Anabranch checks the checksum of every page before Polars decodes it,
+    which takes about 40 ms of the first row; no other does.
 
     In the last rows a table of very many files has one partition whose files exist; all others are named by its manifests only,
     so a query that opened one of them would fail. The queries are lazy: a filter on the frame, or in SQL."""
