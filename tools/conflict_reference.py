@@ -95,7 +95,7 @@ GROUPS = {
                 "choose a side for the partition",
             ),
             "HISTORY_GAP": (
-                "another engine expired the snapshots that tell what was done in the partition",
+                "the snapshots that tell what was done in the partition have expired without a record, as where another engine expires them",
                 "choose a side for the partition",
             ),
             "MIXED_COMPACTION": (

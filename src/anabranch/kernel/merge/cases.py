@@ -54,8 +54,8 @@ def conflict_of(case: Case, branch: str) -> MergeConflict | None:
         side = f"'{branch}'" if is_untold else "main"
         return MergeConflict(
             "HISTORY_GAP",
-            f"what {side} did in partition {where} is not known: its snapshots were expired by another engine, "
-            "and its files are not those of before",
+            f"what {side} did in partition {where} is not known: the snapshots that tell have expired without a record of it, "
+            "as where another engine expires them, and its files are not those of before",
             both,
             where,
         )
