@@ -52,7 +52,9 @@ def test_after_a_replacement_by_pointer_others_see_the_old_main_and_the_branch(
     table.replace_main_branch("fix")
     same(peer.read(tmp_path, NAME), [*BEGUN, [3, "main"]])
     same(peer.read(tmp_path, FIX), [*BEGUN, [10, "fix"]])
-    same(peer.read(tmp_path, FIX, options={"scan.snapshot-id": "1"}), BEGUN[:1])
+    same(peer.read(tmp_path, FIX, options={"scan.snapshot-id": "2"}), BEGUN)
+    with pytest.raises(PeerError):  # it is where main was before: history is not copied
+        peer.read(tmp_path, FIX, options={"scan.snapshot-id": "1"})
     peer.append(tmp_path, FIX, [[11, "theirs"]])
     same(_rows(table), [*BEGUN, [10, "fix"], [11, "theirs"]])
 

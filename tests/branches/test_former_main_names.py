@@ -1,11 +1,14 @@
 """What `main@1`, `main.snapshot.4` and the like mean, wherever a moment or a branch is named."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
+import anabranch
 from anabranch.errors import InvalidInputError, NotFoundError
 from anabranch.kernel.replacement.release import release_due
+from anabranch.runtime import SYSTEM
 from tests.branches.creating import again
 from tests.branches.replacing import BEFORE, parted
 from tests.support.tables import ids_of, make_table, rows
@@ -42,6 +45,28 @@ def test_a_former_main_that_was_deleted_is_not_another_branch_of_its_name(ask, m
     assert ids_of(table) == [*BEFORE, 1000, 1001]
     table.maintain()
     assert table.branches() == (["fix"] if made_anew else [])
+
+
+class _Ahead:
+    """A machine's clock, a year ahead of the store's."""
+
+    def __getattr__(self, name):
+        return getattr(SYSTEM.clock, name)
+
+    def now_millis(self):
+        return SYSTEM.clock.now_millis() + 365 * 86_400_000
+
+
+@pytest.mark.parametrize("retained", [0, 1])
+def test_a_former_main_of_a_machine_whose_clock_was_ahead_is_dropped_in_time(retained):
+    table = make_table(f"memory://ahead{retained}")
+    table.append(rows(1, 1))
+    table.create_branch("fix", snapshot=1)
+    ahead = replace(table.context.runtime, clock=_Ahead())
+    anabranch.Table(replace(again(table).context, runtime=ahead)).replace_main_branch("fix")
+    time.sleep(0.01)
+    assert release_due(again(table).context, 86_400_000).dropped == ()
+    assert release_due(again(table).context, retained).dropped == ("main@1",)
 
 
 def test_a_former_main_is_kept_for_what_was_made_on_it_since():

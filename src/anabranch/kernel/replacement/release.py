@@ -47,7 +47,7 @@ from anabranch.kernel.log.ref_log import (
     tag_times,
 )
 from anabranch.kernel.log.shared_past import held_in
-from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.store_clock import SKEW_MILLIS, removal_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
         assert pointer.replaced is not None, "it is a replacement"
         name, release = former_main_name(pointer.generation), find_release(main, pointer.generation)
         if release is None:
-            if pointer.replaced.undoes is not None or now - pointer.made_millis < retained:
+            if pointer.replaced.undoes is not None or not _is_over(main, pointer, now, retained):
                 continue
             needed = next(_needed_by(main, pointer, now), None)
             if needed is not None:
@@ -95,6 +95,16 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
             _drop(main, pointer)
             dropped.append(name)
     return Releases(tuple(dropped), tuple(kept))
+
+
+def _is_over(main: TableContext, pointer: MainPointer, now: int, retained: int) -> bool:
+    """Whether a former main was kept for so many milliseconds; none is over at once, however coarse the store's clock is."""
+    made = pointer.made_millis
+    if retained and made > now + SKEW_MILLIS:  # the clock of the machine that decided it was ahead
+        made = min(
+            made, main.storage.info(pointer_path(main, MAIN_PREFIX, pointer.generation)).modified_millis
+        )
+    return not retained or now - made >= retained
 
 
 def take_back(main: TableContext, branch_uuid: str) -> None:
