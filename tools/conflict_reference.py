@@ -160,7 +160,7 @@ GROUPS = {
                 "look at what was committed, then replace again",
             ),
             "CORRECTION_DROPPED": (
-                "somebody else corrected main since the branch was made, and the branch lacks it",
+                "somebody else corrected main since the branch was made, or was main, and the branch lacks it",
                 "branch from main as it is now, or merge",
             ),
             "FOREIGN_WRITER": (

@@ -371,7 +371,7 @@ def test_a_replacement_that_is_overtaken_by_a_deletion_stops_no_maintenance(nth)
     with suppress(AnabranchError):
         late.replace_main_branch("fix", force=True)
     table = again(table)
-    assert ids_of(table) == [*range(6)] or table.context.branch == "fix"
+    assert ids_of(table) in ([*range(6)], [0, 1, 2, 100])
     table.expire_snapshots(retain_max=2, retain_min=2, older_than="0 s")
     table.maintain()
     table.remove_orphan_files()

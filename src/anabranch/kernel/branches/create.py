@@ -75,11 +75,12 @@ def create_branch(
     branch = main.on_branch(name)
     state = state_of(branch)
     if state is BranchState.READY:
+        and_is_main, or_delete = (
+            (", and is main", "") if main.branch == name else ("", ", or delete it with `delete_branch`")
+        )
         raise AlreadyExistsError(
-            f"branch '{name}' exists already in '{main.name}'"
-            + (", and is main" if main.branch == name else ""),
-            hint="choose another name"
-            + ("." if main.branch == name else ", or delete it with `delete_branch`."),
+            f"branch '{name}' exists already in '{main.name}'{and_is_main}",
+            hint=f"choose another name{or_delete}.",
         )
     if is_named(main, name):
         raise AlreadyExistsError(

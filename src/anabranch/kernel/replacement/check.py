@@ -5,7 +5,7 @@
 | `MAIN_MOVED` | main is not at the snapshot that was expected |
 | `NOT_DESCENDED` | the branch did not begin in the history of main as it is now |
 | `FOREIGN_WRITER` | another engine has written to main since, and does not know which branch is main |
-| `CORRECTION_DROPPED` | somebody else has corrected main since the branch was made, and it lacks that correction |
+| `CORRECTION_DROPPED` | somebody else has corrected main since the branch was made, or was main, and it lacks that |
 | `TAG_CLASH` | a tag of main's past has a name that the branch gave to something else |
 
 `force` overrides all but the first.
@@ -108,7 +108,7 @@ def _not_descended(replacing: Replacing, fork: SnapshotRef) -> Conflict:
 def _dropped_corrections(
     replacing: Replacing, head: Snapshot | None, known: Sequence[MainPointer]
 ) -> Iterator[Conflict]:
-    """Yield replacements of main made while the branch was worked on, or since it was main, and which it lacks."""
+    """Yield the replacements of main since the branch was made, or was main: it lacks what they brought."""
     target = replacing.target
     begun = target.fork
     if begun is None:
@@ -205,19 +205,19 @@ def _last_in_common(main: TableContext, target: TableContext, begun: SnapshotRef
     """Return the newest snapshot that main has in common with a branch that began with `begun`; 0 if it cannot be told."""
     known = replacements(main)
     with reading(main.storage) as begin:
-        heads = [begin(branch.snapshots.head) for branch in (main, target)]
-        newest = [
-            SnapshotRef(branch.branch_uuid, found.id, found.stamp)
-            for branch, head in zip((main, target), heads, strict=True)
-            if (found := head()) is not None
-        ]
-    ours = [ref for ref in newest if ref.branch_uuid == main.branch_uuid]
-    theirs = [ref for ref in newest if ref.branch_uuid == target.branch_uuid]
-    for mine in (*ours, *beginnings(known, main.branch_uuid)):
-        for other in (*theirs, begun, *beginnings(known, begun.branch_uuid)):
+        newest, newest_of_target = (begin(partial(_newest, branch)) for branch in (main, target))
+        ours = [*newest(), *beginnings(known, main.branch_uuid)]
+        theirs = [*newest_of_target(), begun, *beginnings(known, begun.branch_uuid)]
+    for mine in ours:
+        for other in theirs:
             if mine.branch_uuid == other.branch_uuid:
                 return _lower(main, mine, other) or _nothing(main)
     return _nothing(main)
+
+
+def _newest(branch: TableContext) -> list[SnapshotRef]:
+    head = branch.snapshots.head()
+    return [] if head is None else [SnapshotRef(branch.branch_uuid, head.id, head.stamp)]
 
 
 def _lower(main: TableContext, one: SnapshotRef, other: SnapshotRef) -> SnapshotRef | None:

@@ -11,7 +11,7 @@ import scala.collection.immutable.Seq;
 
 /**
  * Spark's Parquet format for files that a plan of ours names. Spark asks it of every file whether that may be split, and
- * reads all its settings anew to say yes: half of what planning many files takes.
+ * reads all its settings anew to say yes, which takes a large part of planning many files.
  */
 public final class PlannedParquet extends ParquetFileFormat {
     private static final long serialVersionUID = 1L;
