@@ -173,7 +173,8 @@ class World:
     def _is_astray_above_a_gap(self, line, found, branch):
         """Whether it stands above what another engine rolled back: nothing tells that from a lost snapshot.
 
-        Put by another engine it stays there; what a writer of ours has put, it takes away if it lives.
+        Put by another engine it stays there; what a writer of ours has put, it takes away if it lives. But if another engine has
+        expired the history below, what it put is all there is, and a writer of ours goes on with that.
         """
         if "astray" not in self.known or found is None:
             return False
@@ -181,9 +182,10 @@ class World:
         def is_there(number):
             return f"{ROOT}/{branch}/snapshot/snapshot-{number}".replace("//", "/") in self.store.objects
 
-        act = line.astray.get(found.id)
+        act, below = line.astray.get(found.id), found.id - 1
+        if act is not None and not (line.head and is_there(line.head.id)) and is_there(below):
+            act, below = line.astray.get(below), below - 1
         is_late = act is not None and (act.is_rescued or line.is_cut_by_another_engine)
-        below = found.id - 1
         # One of another engine names no parent, so what is astray below it may be what it was built on.
         while act is not None and act.is_rescued and below in line.astray and is_there(below):
             below -= 1
