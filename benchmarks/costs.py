@@ -15,7 +15,7 @@ def costs(run: Run) -> list[Row]:
     """Memory of the whole process, the processor time of single works on a local disk, and the requests that they make. The
     least of several turns counts where the work is short, since other work on the machine only adds to it. The many files are
     manifests only; a branch that is merged has as many commits as main since the fork."""
-    return [*_many_files(run), _wide_row(run), *_merges(run), _writers(run)]
+    return [*_many_files(run), _wide_row(run), *_merges(run), _replacements(run), _writers(run)]
 
 
 def _many_files(run: Run) -> list[Row]:
@@ -66,6 +66,16 @@ def _merges(run: Run) -> list[Row]:
     )
     rows[1] = _row(rows[1].work, rows[1].measures[COSTS.name].seconds, [again], rows[1].note)
     return rows
+
+
+def _replacements(run: Run) -> Row:
+    count = run.size(100, 10)
+    run.log(f"  {count} replacements of main")
+    facts = run.laps(COSTS, "replacements", home=str(run.scratch / "costs-replacements"), count=count).facts
+    requests, seconds = facts["requests"], facts["seconds"]
+    most = Verdict("requests, 1.2 x those of the first", max(requests) / requests[0], 1.2)
+    note = f"{requests[0]} requests for the first, {max(requests)} at most; the first took {seconds[0]:.3f} s"
+    return _row(f"replacement of main number {count}, none let go", seconds[-1], [most], note)
 
 
 def _writers(run: Run) -> Row:

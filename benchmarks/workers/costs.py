@@ -74,6 +74,24 @@ def merges(clock: Clock, home: str, commits: int) -> dict[str, Any]:
     }
 
 
+def replacements(clock: Clock, home: str, count: int) -> dict[str, Any]:
+    """Replace main by one branch after the other, none of them let go; the requests and times of each replacement."""
+    table = anabranch.connect(home).create_table("db.t", ROW.schema, options={"write-only": "true"})
+    table.append(ROW)
+    requests, seconds = [], []
+    for number in range(count):
+        table.create_branch(f"b{number}", f"t{number}", snapshot=table.snapshot.id)
+        table.branch(f"b{number}").append(ROW)
+        begun = time.perf_counter()
+        with anabranch.requests() as asked:
+            table.replace_main_branch(f"b{number}")
+        seconds.append(time.perf_counter() - begun)
+        requests.append(sum(asked.counts.values()))
+    with clock.lap():
+        assert len(table.tags()) == count, "every main has the tags of those before it"
+    return {"requests": requests, "seconds": seconds}
+
+
 def writers(clock: Clock, home: str, writers: int, commits: int) -> dict[str, Any]:
     """Writers, each with a view of its own, append rows at once."""
     anabranch.connect(home).create_table("db.t", ROW.schema).append(ROW)
@@ -107,5 +125,5 @@ def _processor(work: Any) -> float:
 
 
 if __name__ == "__main__":
-    operations = (plan, files, limit, wide, merges, writers)
+    operations = (plan, files, limit, wide, merges, replacements, writers)
     main({operation.__name__: operation for operation in operations})
