@@ -4,7 +4,7 @@ import pytest
 
 import anabranch
 from anabranch.format.records.snapshot import SnapshotRef
-from anabranch.kernel.log.ref_log import find_tag, put_tag
+from anabranch.kernel.log.tag_log import find_tag, put_tag
 from tests.branches.creating import later
 from tests.branches.replacing import BEFORE, again, parted
 from tests.support.tables import ids_of, rows

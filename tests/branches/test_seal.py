@@ -337,7 +337,7 @@ def test_a_branch_that_was_deleted_does_not_become_main(is_made_again):
         if is_made_again:
             again(table).create_branch("fix", "good")
 
-    copying = run("before", "put_if_absent", deletes, where="branch/branch-fix/tag/tag-old")
+    copying = run("before", "put", deletes, where="branch/branch-fix/snapshot/EARLIEST")
     with pytest.raises(NotFoundError, match="branch 'fix' .*(since it was opened|does not exist)"):
         through(table, copying).replace_main_branch("fix")
     main = again(table)

@@ -84,9 +84,9 @@ def test_nothing_of_the_past_is_copied_and_all_of_it_is_read():
         "branch/branch-c/snapshot/LATEST",
         *(f"branch/branch-c/snapshot/snapshot-{n}" for n in (6, 7, 8, 9)),
     ]
-    assert table.context.past == (Part(6, "b"), Part(3, None))
+    assert table.context.past == (Part(6, "b", tags=2), Part(3, None))
     said = json.loads(table.context.storage.get("branch/MAIN-2"))
-    assert said["version"] == 3, "releases that do not know of it refuse the table"
+    assert said["version"] == 4, "releases that do not know of it refuse the table"
     opened = again(table)
     assert [s.id for s in opened.snapshots()] == [*range(9, 0, -1)]
     assert holds(table, held) == held
@@ -271,7 +271,7 @@ def test_a_rollback_for_good_that_stood_still_while_main_was_replaced(where, err
     with pytest.raises(error):
         paused.rollback(1, destructive=True, force=True)
     is_copied = error is InvalidInputError  # what the rollback removes belongs to it alone
-    assert again(table).context.past == (() if is_copied else (Part(2, None),))
+    assert again(table).context.past == (() if is_copied else (Part(2, None, tags=1),))
     assert [s.id for s in again(table).snapshots()] == [3, 2, 1]
     assert [len(found) for found in holds(table, (1, 2, 3)).values()] == [3, 6, 7]
 
@@ -304,11 +304,17 @@ def test_a_lost_decision_is_made_again_with_the_past():
     for path in ("branch/MAIN-2", "lineage/main-2"):
         storage.delete(path)
     fresh = anabranch.Table(
-        replace(table.context, branch="b", main_generation=1, past=(Part(3, None),), cache=MetadataCache())
+        replace(
+            table.context,
+            branch="b",
+            main_generation=1,
+            past=(Part(3, None),),
+            cache=MetadataCache(),
+        )
     )
     assert fresh.repair().steps
     assert holds(table, held) == held
-    assert again(table).context.past == (Part(6, "b"), Part(3, None))
+    assert again(table).context.past == (Part(6, "b", tags=2), Part(3, None))
 
 
 def test_parts_of_a_past():

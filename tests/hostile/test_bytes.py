@@ -28,6 +28,7 @@ KINDS = {
     "manifest list": "manifest/manifest-list-*",
     "branch": "branch/branch-*/*",
     "pointer": "branch/[A-Z]*",
+    "inherited tags": "branch/TAGS-*",
     "ledger": "**/ledger/*",
     "data": "**/bucket-0/*",
 }
@@ -101,6 +102,7 @@ def pristine(tmp_path_factory):
         with lake.job("writer"):
             table.append(_rows(10 * i, 6))
     table.create_tag("good")
+    table.create_tag("early", 2)
     table.create_savepoint()
     table.create_branch("fix", tag="good")
     table.create_branch("old", tag="good")

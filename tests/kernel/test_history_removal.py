@@ -13,7 +13,7 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.consumers import record_consumer
 from anabranch.kernel.log.ledger import hand_over
-from anabranch.kernel.log.ref_log import tag_names
+from anabranch.kernel.log.tag_log import tag_names
 from anabranch.kernel.refs.moments import resolve
 from anabranch.kernel.rollback.history_removal import plan_removal, remove_after
 from anabranch.runtime import Runtime, SystemClock

@@ -16,8 +16,8 @@ from anabranch.format.records.entry_frame import IDENTITY
 from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.properties import ROLLBACK_PROPERTY
-from anabranch.kernel.log.ref_log import find_tags
 from anabranch.kernel.log.rollback_pins import brings_back, tend_pins
+from anabranch.kernel.log.tag_log import find_tags
 from anabranch.runtime import Runtime, SystemClock
 from anabranch.streaming.feed import Feed
 from anabranch.streaming.offsets import Position

@@ -19,7 +19,7 @@ from anabranch.jobs.supervise import JobStatus, State
 from anabranch.jobs.task import Policy, Stop
 from anabranch.jobs.trigger import AVAILABLE_NOW, Schedule
 from anabranch.kernel.actions.append import Append
-from anabranch.kernel.log.ref_log import get_tag
+from anabranch.kernel.log.tag_log import get_tag
 from anabranch.lake import Lake
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, TableInput
 from anabranch.lineage.reads import state_read

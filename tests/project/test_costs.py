@@ -104,6 +104,17 @@ def replace(table):
     table.replace_main_branch("fix", force=True)
 
 
+def replaced_before(count):
+    table = long(3)
+    for number in range(count + 1):
+        name = "fix" if number == count else f"before{number}"
+        table.create_branch(name, tag=f"t{number}", snapshot=table.snapshot.id)
+        fill(table.branch(name), 1)
+        if number < count:
+            table.replace_main_branch(name)
+    return table.branch("main")
+
+
 def merge(table):
     table.merge_branch("fix")
 
@@ -129,7 +140,11 @@ WORKS = {
     "`merge_branch`, for each commit of the branch since the fork": (lambda n: forked(1, on_branch=n), merge),
     "`merge_branch` again, for each commit of both before the last merge": (merged_before, merge),
     "`replace_main_branch`, for each snapshot of the common past": (forked, replace),
-    "`replace_main_branch`, for each tag of the common past": (lambda n: forked(5, tags=n), replace),
+    "`replace_main_branch`, for each tag of the common past that was made since the last one": (
+        lambda n: forked(5, tags=n),
+        replace,
+    ),
+    "`replace_main_branch`, for each one before it": (replaced_before, replace),
 }
 
 

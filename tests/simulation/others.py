@@ -13,7 +13,7 @@ from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from anabranch.kernel.actions.append import added_entries
 from anabranch.kernel.commit.manifest_writer import ManifestWriter, merge_manifests
-from anabranch.kernel.log.ref_log import find_tag
+from anabranch.kernel.log.tag_log import find_tag
 from tests.simulation.acts import Act, Append, table_of
 from tests.support.foreign_expiry import delete_tag_as_others, expire_as_others
 

@@ -7,7 +7,7 @@ neighbours do not have.
 
 from anabranch.format.records.data_file import FileKind
 from anabranch.kernel.log.file_paths import bucket_folders
-from anabranch.kernel.log.ref_log import find_tag, find_tags, tag_names
+from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 
 
 def expire_as_others(table, keep):

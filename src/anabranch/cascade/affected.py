@@ -14,7 +14,7 @@ from anabranch.cascade.naming import is_cascade_of
 from anabranch.cascade.readers import readers_of
 from anabranch.errors import NotFoundError
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.ref_log import find_tags, is_internal, tag_names
+from anabranch.kernel.log.tag_log import visible_tags
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segments, union, without
 from anabranch.lineage.questions.asked import AskedCommits
@@ -146,8 +146,7 @@ def _latest_there(main: TableContext, wanted: int) -> Fork | None:
     """Return the newest snapshot up to an id that still exists, by itself or by a tag."""
     if wanted > 0 and main.snapshots.find(wanted) is not None:
         return Fork(wanted)
-    tags = find_tags(main, [name for name in tag_names(main) if not is_internal(name)])
-    there = [*main.snapshots.ids(), *(tag.snapshot.id for tag in tags)]
+    there = [*main.snapshots.ids(), *(tag.snapshot.id for tag in visible_tags(main))]
     before = [snapshot for snapshot in there if snapshot <= wanted]
     if before:
         return Fork(max(before))

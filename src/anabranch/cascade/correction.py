@@ -17,7 +17,7 @@ from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import is_in_past, main_of
 from anabranch.kernel.log.main_pointer import replacements
-from anabranch.kernel.log.ref_log import get_tag
+from anabranch.kernel.log.tag_log import get_tag
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents, Segment, Segments, union, without
 from anabranch.lineage.store import CommitStore

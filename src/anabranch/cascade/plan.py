@@ -23,7 +23,7 @@ from anabranch.jobs.state.file_logs import newest_logs
 from anabranch.jobs.state.held import expected_state, files_unknown, log_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, of_snapshot, of_tag
-from anabranch.kernel.log.ref_log import find_tags, is_internal, tag_names
+from anabranch.kernel.log.tag_log import visible_tags
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.model import LineageEntry
 from anabranch.lineage.questions.asked import AskedCommits
@@ -158,7 +158,7 @@ def moment_at(main: TableContext, snapshot_id: int) -> Moment:
     snapshot = main.snapshots.find(snapshot_id)
     if snapshot is not None:
         return of_snapshot(snapshot)
-    for tag in find_tags(main, [name for name in tag_names(main) if not is_internal(name)]):
+    for tag in visible_tags(main):
         if tag.snapshot.id == snapshot_id:
             return of_tag(tag)
     raise NotFoundError(f"snapshot {snapshot_id} of '{main.name}' is not there any more")

@@ -28,7 +28,7 @@ from anabranch.jobs.state.point import Point
 from anabranch.kernel.actions.rollback import difference_to
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log.main_branch import main_by_uuid, main_of
-from anabranch.kernel.log.ref_log import get_tag
+from anabranch.kernel.log.tag_log import get_tag
 from anabranch.spark.deploy.hadoop import let_reach
 from anabranch.streaming.offsets import Offset
 from anabranch.table import Table

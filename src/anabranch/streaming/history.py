@@ -9,7 +9,8 @@ from anabranch.errors import AnabranchError, NotFoundError, PositionLostError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import PARENT_PROPERTY
-from anabranch.kernel.log.ref_log import find_tags, readable_snapshot, savepoints, tag_names
+from anabranch.kernel.log.savepoint_log import readable_snapshot, savepoints
+from anabranch.kernel.log.tag_log import all_tags
 from anabranch.streaming.difference import Crossing, crossing
 from anabranch.streaming.offsets import Position
 
@@ -127,7 +128,7 @@ def held_snapshot(context: TableContext, position: Position) -> Snapshot | None:
 
     Reads all tags and savepoints, so look into the snapshot log first.
     """
-    for tag in find_tags(context, tag_names(context)):  # among them those that savepoints are pinned by
+    for tag in all_tags(context):  # among them those that savepoints are pinned by
         if _is_of(position, tag.snapshot):
             return tag.snapshot
     for savepoint in savepoints(context):

@@ -29,7 +29,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import check_unambiguous, located_here
 from anabranch.kernel.log.moment import Moment, time_text
 from anabranch.kernel.log.properties import PARENT_PROPERTY
-from anabranch.kernel.log.ref_log import find_tag
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, named_moment, to_millis
 from anabranch.kernel.refs.time_travel import retained_at
 from anabranch.option_kinds import Option

@@ -10,21 +10,21 @@ from anabranch.kernel.branches.branch_info import BranchInfo, branch_infos
 from anabranch.kernel.branches.operations import operations
 from anabranch.kernel.log.consumers import consumer_lags
 from anabranch.kernel.log.main_branch import main_of
-from anabranch.kernel.log.ref_log import find_tags, is_internal, savepoints, tag_names
+from anabranch.kernel.log.savepoint_log import savepoints
+from anabranch.kernel.log.tag_log import find_tags, tag_names, visible_tags
 from anabranch.lineage.only_on_main import only_on_main
 from anabranch.system_tables.definition import Rows, SystemTable, View, as_json, damaged_row, problem_of
 
 
 def _tags(view: View) -> Rows:
     context, damaged = view.context, _Damaged()
-    visible = [name for name in tag_names(context) if not is_internal(name)]
     rows = [
         (
             *(tag.name, tag.snapshot.id, tag.snapshot.schema_id, tag.snapshot.time_millis),
             *(tag.snapshot.total_record_count, tag.create_time, _duration(tag.time_retained)),
             *(tag.snapshot.stamp, None),
         )
-        for tag in find_tags(context, visible, damaged)
+        for tag in visible_tags(context, damaged)
     ]
     rows += [damaged_row(TAGS.fields, why, tag_name=name) for name, why in damaged.named("tag")]
     return sorted(rows, key=lambda row: str(row[0]))

@@ -12,7 +12,7 @@ from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import check_unambiguous, located
 from anabranch.kernel.log.moment import Moment
-from anabranch.kernel.log.ref_log import find_tag
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.refs.moments import resolve
 from anabranch.lineage.commit import CommitRef
 from anabranch.lineage.content import Contents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.format.records.savepoint import Savepoint
-from anabranch.kernel.log import ref_log
+from anabranch.kernel.log import savepoint_log
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.refs import savepoints
 from anabranch.kernel.refs.moments import resolve_own
@@ -40,12 +40,12 @@ class SavepointManager:
 
     def savepoint(self, savepoint_id: int) -> Savepoint:
         """Return the savepoint of that id. Raises `NotFoundError` naming the existing ones."""
-        return ref_log.get_savepoint(self._context, savepoint_id)
+        return savepoint_log.get_savepoint(self._context, savepoint_id)
 
     def savepoint_exists(self, savepoint_id: int) -> bool:
         """Whether this branch has a savepoint of that id."""
-        found = ref_log.find_savepoint(self._context, savepoint_id)
-        return found is not None and ref_log.is_of(self._context, found)
+        found = savepoint_log.find_savepoint(self._context, savepoint_id)
+        return found is not None and savepoint_log.is_of(self._context, found)
 
     @property
     def earliest_savepoint_id(self) -> int | None:
@@ -55,12 +55,12 @@ class SavepointManager:
     @property
     def latest_savepoint_id(self) -> int | None:
         """Return the highest id of a savepoint, or None if there is none."""
-        numbers = ref_log.read_numbers(self._context)
-        return next((s.id for s in ref_log.newest_first(self._context, numbers)), None)
+        numbers = savepoint_log.read_numbers(self._context)
+        return next((s.id for s in savepoint_log.newest_first(self._context, numbers)), None)
 
     def savepoints(self) -> list[Savepoint]:
         """Return all savepoints, by ascending id."""
-        return ref_log.savepoints(self._context)
+        return savepoint_log.savepoints(self._context)
 
     def create(self, version: str | int | None = None) -> Savepoint:
         """Create a savepoint of the current moment, or of what `version` names. See `Table.create_savepoint`."""

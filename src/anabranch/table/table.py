@@ -16,7 +16,7 @@ from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, of_tag
-from anabranch.kernel.log.ref_log import get_tag
+from anabranch.kernel.log.tag_log import get_tag
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, place_and_moment, resolve, to_millis
 from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.time_travel import at_watermark

@@ -14,7 +14,8 @@ from anabranch.kernel.log.consumers import ConsumerLag, consumer_lags, forget_co
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, newest
 from anabranch.kernel.log.parallel import OnUnread
-from anabranch.kernel.log.ref_log import find_savepoint, find_tag, is_internal, is_of, savepoints, tag_names
+from anabranch.kernel.log.savepoint_log import find_savepoint, is_of, savepoints
+from anabranch.kernel.log.tag_log import find_tag, tag_names, visible_names
 from anabranch.kernel.refs.moments import resolve_own, to_millis
 from anabranch.kernel.refs.published import at_time
 from anabranch.kernel.refs.savepoints import create_savepoint, delete_savepoint
@@ -32,10 +33,13 @@ class TagMethods(TableView):
 
     def tags(self, *, include_internal: bool = False) -> list[str]:
         """Return the names of this branch's tags, sorted; internal ones only if asked for."""
-        found = tag_names(self._follow())
+        context = self._follow()
+        found = visible_names(context)
+        if include_internal:
+            found = sorted({*found, *tag_names(context)})
         if not found:
             check_still_there(self._context)
-        return [name for name in found if include_internal or not is_internal(name)]
+        return found
 
     def savepoints(self, unread: OnUnread | None = None) -> list[Savepoint]:
         """Return the savepoints of this branch, by ascending number.

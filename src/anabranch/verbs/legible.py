@@ -106,7 +106,7 @@ def legible_snapshots(table: Table, unread: Unread, most: int | None = None) -> 
 def visible_tags(table: Table, unread: Unread) -> list[Tag]:
     """Return the tags of a branch, by name, but those that the table itself keeps."""
     from anabranch.kernel.log.parallel import tried
-    from anabranch.kernel.log.ref_log import find_tags
+    from anabranch.kernel.log.tag_log import find_tags
 
     names = tried("the tags", table.tags, unread)
     return find_tags(table.context, names or (), unread)
@@ -115,7 +115,7 @@ def visible_tags(table: Table, unread: Unread) -> list[Tag]:
 def legible_savepoints(table: Table, unread: Unread) -> list[Savepoint]:
     """Return the savepoints of a branch, by number."""
     from anabranch.kernel.log.parallel import tried
-    from anabranch.kernel.log.ref_log import savepoints
+    from anabranch.kernel.log.savepoint_log import savepoints
 
     return tried("the savepoints", lambda: savepoints(table.context, unread), unread) or []
 

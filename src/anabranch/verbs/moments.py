@@ -81,7 +81,7 @@ class SavepointInfo:
 
 
 def _tag(table: Table, name: str) -> TagInfo:
-    from anabranch.kernel.log.ref_log import get_tag
+    from anabranch.kernel.log.tag_log import get_tag
 
     return TagInfo.of(get_tag(table.context, name))
 
@@ -100,7 +100,7 @@ def tags(
     table: OnBranch, all: Annotated[bool, option("Also those the table made for itself.")] = False
 ) -> Answer:
     """List the tags of a table."""
-    from anabranch.kernel.log.ref_log import find_tags
+    from anabranch.kernel.log.tag_log import find_tags
 
     unread = Unread(table.name)
     found = [TagInfo.of(tag) for tag in find_tags(table.context, table.tags(include_internal=all), unread)]

@@ -40,6 +40,8 @@ class Part(JsonRecord):
     """The snapshots of lower numbers lie there, down to those of the next part."""
     branch: Annotated[str | None, Stored(always=True)]
     """The branch; None for the table's own folder."""
+    tags: Annotated[int | None, Stored(minimum=1, seldom=True)] = None
+    """Of the newest part: the number of the replacement whose ``TAGS-<g>`` has the tags of all of this past; None without such."""
 
 
 @dataclass(frozen=True, slots=True)

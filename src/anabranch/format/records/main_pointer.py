@@ -1,4 +1,4 @@
-"""The records that say which branch is main, each write-once: ``branch/SEAL-<g>``, ``MAIN-<g>`` and ``RELEASE-<g>``.
+"""The records that say which branch is main, each write-once: ``branch/SEAL-<g>``, ``MAIN-<g>``, ``TAGS-<g>`` and ``RELEASE-<g>``.
 
 A replacement of main is announced by ``SEAL-<g>``, decided by ``MAIN-<g>`` and, when the branch that was main is let
 go or taken back, ended by ``RELEASE-<g>``; g counts 1, 2, 3 and so on. The highest ``MAIN-<g>`` names main; without
@@ -24,6 +24,7 @@ from anabranch.format.text.record import JsonFile, JsonRecord, Stored, keys_of
 MAIN_PREFIX = "MAIN-"
 SEAL_PREFIX = "SEAL-"
 RELEASE_PREFIX = "RELEASE-"
+TAGS_PREFIX = "TAGS-"
 HINT_FILE = "MAIN-BRANCH"
 """Holds the name of main for people; never read."""
 
@@ -83,8 +84,8 @@ class Replaced(JsonRecord):
 class MainPointer(JsonFile):
     """Record of which branch is main from now on."""
 
-    VERSION: ClassVar = 3
-    """Of a main whose past lies elsewhere; one that only counts if its group was made has 2, any other 1."""
+    VERSION: ClassVar = 4
+    """Of a main that inherits tags; where only its past lies elsewhere 3, of a group that has to be made 2, else 1."""
 
     generation: Annotated[int, Stored(apart=True)]
     main: BranchRef
@@ -124,7 +125,7 @@ class MainPointer(JsonFile):
     def _version(self) -> int:
         """The first version whose readers understand this one."""
         if self.past:
-            return self.VERSION
+            return self.VERSION if self.past[0].tags else 3
         return 1 if self.group is None else 2
 
     def _check_past(self, content: JsonObject) -> None:
@@ -170,6 +171,30 @@ class Seal(JsonFile):
     """How long nobody waits longer, whatever the clocks say."""
     made_by: str | None
     token: str
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedTag(JsonRecord):
+    """A tag of main's past."""
+
+    WHAT: ClassVar = "inherited tag"
+
+    name: str
+    stored_millis: Annotated[int, Stored(minimum=0)]
+    """When its file was stored, in epoch milliseconds."""
+    tag: Mapping[str, Any]
+    """The content of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedTags(JsonFile):
+    """The tags that the main of a replacement took over from the main before it: those of what both have."""
+
+    tags: tuple[InheritedTag, ...]
+
+    def to_json(self) -> bytes:
+        """The content of the file, on one line: there may be thousands of tags."""
+        return to_bytes({"version": self.VERSION, **self.to_dict()}, indent=None)
 
 
 @dataclass(frozen=True, slots=True)

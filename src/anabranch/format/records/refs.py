@@ -84,7 +84,11 @@ class Tag:
         return min(self.created_millis, stored) if self.is_renamed else stored
 
     def to_json(self) -> bytes:
-        """The content of the tag's file.
+        """The content of the tag's file."""
+        return to_bytes(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON values of the tag's file.
 
         Other engines expire a tag when *their* local time is past `tagCreateTime` plus `tagTimeRetained`. For the one
         whose clock is furthest ahead of the creator's, the time to keep it is written longer by the difference; how
@@ -102,7 +106,7 @@ class Tag:
             values[_RENAMED] = True
         if self.mark is not None:
             values[_MARK] = self.mark
-        return to_bytes(values)
+        return values
 
     def _retained_for_others(self) -> int:
         assert self.time_retained is not None

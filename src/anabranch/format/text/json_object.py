@@ -174,10 +174,15 @@ def check_version(found: Any, newest: int, *, path: str) -> None:
         )
 
 
-def to_bytes(values: Mapping[str, Any]) -> bytes:
-    """The object as the content of a file. Raises `InvalidInputError` for text that no file can hold."""
+def to_bytes(values: Mapping[str, Any], *, indent: int | None = 2) -> bytes:
+    """The object as the content of a file. Raises `InvalidInputError` for text that no file can hold.
+
+    Args:
+        values: of the object.
+        indent: how far parts are indented, for people; None for one line, which takes a tenth of the time.
+    """
     try:
-        return json.dumps(values, ensure_ascii=False, indent=2, allow_nan=False).encode("utf-8")
+        return json.dumps(values, ensure_ascii=False, indent=indent, allow_nan=False).encode("utf-8")
     except ValueError as error:
         raise InvalidInputError(
             f"a text or number cannot be stored: {error}", hint="use valid Unicode text and finite numbers."

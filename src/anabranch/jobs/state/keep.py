@@ -18,7 +18,7 @@ from anabranch.jobs.state.carry import copy_objects
 from anabranch.jobs.state.held import KEPT_FOLDER, held_state, query_of
 from anabranch.jobs.state.mirror import StateMirror
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.ref_log import find_tags, tag_names
+from anabranch.kernel.log.tag_log import all_tags
 from anabranch.kernel.provenance.job_states import JobState, KeptState, record_job_state
 from anabranch.lineage.model import entry_or_none
 from anabranch.options import JOB_STATE_RETAINED
@@ -81,7 +81,7 @@ class StateKeeper:
         query = query_of(self.checkpoint)
         if query is None:
             return
-        tags = find_tags(self.table, tag_names(self.table))
+        tags = all_tags(self.table)
         wanted: dict[int, list[str]] = {}
         for tag in self._retained(tags):
             batch = self._batch(tag, query)

@@ -37,9 +37,9 @@ from anabranch.kernel.log.field_ids import last_id_before, reserve_block
 from anabranch.kernel.log.fork_pins import fork_pin, fork_snapshot, pin_fork, unpin_fork
 from anabranch.kernel.log.moment import Moment, check_there, of_tag
 from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.ref_log import find_tag, get_tag, is_internal
 from anabranch.kernel.log.schema_log import SchemaLog
 from anabranch.kernel.log.shared_past import is_named
+from anabranch.kernel.log.tag_log import find_tag, get_tag, is_internal
 from anabranch.kernel.refs.tags import create_tag
 
 

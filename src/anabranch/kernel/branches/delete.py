@@ -3,8 +3,8 @@
 1. An empty ``DELETING`` is put in its folder: from here on we no longer treat it as a branch.
 2. It is checked again whether the branch is main: a replacement checks for that file, and for the branch itself,
    between its announcement and its decision, so of a racing deletion and replacement, one gives way.
-3. The branch's operations are recorded beside the branches (`operations`), and its snapshots' metadata in the
-   archive of the table.
+3. Main gets files of its own for what it inherits of the branch's tags. The branch's operations are recorded beside the
+   branches (`operations`), and its snapshots' metadata in the archive of the table.
 4. Savepoints, which lie with those of all branches; then snapshots and tags, then schemas, then the rest.
 5. The pins on main; ``FORK``; ``DELETING``.
 
@@ -32,9 +32,10 @@ from anabranch.kernel.log.lost_pointers import check_decisions
 from anabranch.kernel.log.main_branch import main_of, succession
 from anabranch.kernel.log.main_pointer import find_release
 from anabranch.kernel.log.merge_pins import unpin_merges
-from anabranch.kernel.log.ref_log import is_of, savepoints
+from anabranch.kernel.log.savepoint_log import is_of, savepoints
 from anabranch.kernel.log.seals import settled
-from anabranch.kernel.log.shared_past import held_in
+from anabranch.kernel.log.shared_past import forget_inherited, held_in
+from anabranch.kernel.log.tag_log import own_inherited
 from anabranch.kernel.refs.savepoints import delete_savepoint
 
 
@@ -84,6 +85,7 @@ def delete_branch(main: TableContext, name: str, *, dry_run: bool = False) -> De
         # Also what another deletion left that died here: one that may go on has marked the branch before it could be main.
         branch.storage.delete(mark)
         raise
+    own_inherited(main, branch)
     record_deletion(branch)
     archive_rest(branch)
     numbers = _delete_savepoints(branch)
@@ -94,6 +96,7 @@ def delete_branch(main: TableContext, name: str, *, dry_run: bool = False) -> De
     for kept in (FORK_FILE, DELETING_FILE):
         branch.storage.delete(branch.layout.branch_file_path(kept))
     branch.storage.delete_folder(branch.layout.branch_root)
+    forget_inherited(main, branch)
     return DeletedBranch(name, branch.fork, numbers)
 
 

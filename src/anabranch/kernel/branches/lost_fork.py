@@ -15,7 +15,7 @@ from anabranch.kernel.log.field_ids import BLOCK_SIZE, reserved_blocks
 from anabranch.kernel.log.fork_pins import fork_pin, is_fork_pin, pinned_branch_of
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
-from anabranch.kernel.log.ref_log import find_tag, is_internal, tag_names, tag_times
+from anabranch.kernel.log.tag_log import find_tag, is_internal, tag_names, tag_times
 
 
 def readable_branch(main: TableContext, name: str) -> TableContext:

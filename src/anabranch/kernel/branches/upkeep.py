@@ -19,8 +19,8 @@ from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.merge_pins import MergePinCare, tend_merge_pins
 from anabranch.kernel.log.parallel import reading, stream
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
-from anabranch.kernel.log.ref_log import find_tags, tag_names
 from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 
 _GRACE_MILLIS = 24 * 3_600_000
 """Minimum age at which an unfinished creation is undone."""

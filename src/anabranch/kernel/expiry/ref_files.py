@@ -1,6 +1,6 @@
 """The refs of a whole table: everything from which its files are reachable.
 
-These are the snapshots, tags and savepoints of main and of every branch. Consumers keep snapshots from
+These are the snapshots, tags and savepoints of main and of every branch, and the tags that mains inherit. Consumers keep snapshots from
 expiring and reach nothing by themselves; forks and merges are pinned by ordinary tags. A dropped former main
 keeps a last snapshot, which reaches nothing.
 
@@ -19,6 +19,7 @@ look reads does not matter, as the next one begins after it has ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -33,10 +34,13 @@ from anabranch.format.records.layout import (
     snapshot_id_of,
     tag_name_of,
 )
+from anabranch.format.records.main_pointer import TAGS_PREFIX
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.inherited_tags import MARK_PREFIX, inherited_paths, mark_of, read_inherited
+from anabranch.kernel.log.main_pointer import newest_pointer, numbers, replacements
 from anabranch.kernel.log.parallel import AHEAD_OF_SMALL, Reading, reading, stream
 from anabranch.kernel.log.seals import is_remnant
 from anabranch.storage.links import is_link
@@ -103,6 +107,7 @@ class RefReader:
         context = self._context
         with reading(context.storage) as begin:
             savepoints = begin(partial(_listed, context.storage, context.layout.savepoint_folder))
+            inheriting = begin(partial(_inheriting, context))
             listing: dict[str | None, _Listing] = {}
 
             def name_all() -> list[str]:
@@ -133,6 +138,11 @@ class RefReader:
                 for info in savepoints():
                     if savepoint_id_of(info.path) is not None:
                         yield partial(_savepoint, context, info.path)
+                # What mains inherit has replaced main by a branch, so without branches there is none.
+                inherited = inheriting() if self._names else {}
+                marks = _marks(listed) if inherited else frozenset()
+                for number, is_needed in inherited.items():
+                    yield partial(_inherited, context, number, marks, is_needed=is_needed)
 
             found = [
                 one
@@ -141,6 +151,7 @@ class RefReader:
             ]
         snapshots = {one.info: one for one in found if isinstance(one, _Read)}
         refs = {one for one in found if isinstance(one, Ref)}
+        refs |= {ref for one in found if isinstance(one, list) for ref in one}
         seen: dict[ObjectInfo, _Read] = {}
         own: list[SnapshotFile] = []
         homes = {context.branch, *(part.branch for part in context.past)}
@@ -212,15 +223,15 @@ class _Read:
 T = TypeVar("T")
 
 _Listing = tuple[TableContext, Callable[[], dict[str, list[ObjectInfo]]]]
-_Reads = Callable[[], _Read | Ref | None]
-"""Reads a snapshot, a tag or a savepoint; None if it was removed since it was listed, or reaches nothing."""
+_Reads = Callable[[], _Read | Ref | list[Ref] | None]
+"""Reads a snapshot, a tag, a savepoint or inherited tags; None if it was removed since it was listed, or reaches nothing."""
 
 
 def _same(value: T) -> T:
     return value
 
 
-def _ask(read: _Reads) -> _Read | Ref | None:
+def _ask(read: _Reads) -> _Read | Ref | list[Ref] | None:
     return read()
 
 
@@ -265,6 +276,46 @@ def _tag(context: TableContext, path: str, name: str) -> Ref | None:
         return None
     tag = Tag.from_json(data, name=name, path=path)
     return _of_snapshot(path, f"tag '{name}'", tag.snapshot, context.branch)
+
+
+def _marks(listed: Sequence[tuple[TableContext, dict[str, list[ObjectInfo]]]]) -> frozenset[str]:
+    """Return the marks of inherited tags that were deleted, of all branches."""
+    tags = (info.path for branch, files in listed for info in files[branch.layout.tag_folder])
+    names = (path.rpartition("/")[2] for path in tags)
+    return frozenset(name for name in names if name.startswith(MARK_PREFIX))
+
+
+def _inheriting(context: TableContext) -> dict[int, bool]:
+    """Return the numbers of the replacements whose mains inherit tags, and whether it is the main there is."""
+    found = dict.fromkeys(numbers(context, TAGS_PREFIX), False)
+    with suppress(CorruptTableError):  # nothing is removed of a table of which it is not known what is main
+        newest = newest_pointer(context)
+        for pointer in [] if newest is None else [*replacements(context), newest]:
+            if pointer.past and pointer.past[0].tags is not None:
+                found[pointer.past[0].tags] = pointer is newest
+    return found
+
+
+def _inherited(
+    context: TableContext, number: int, marks: frozenset[str], *, is_needed: bool
+) -> list[Ref] | None:
+    """Return the tags that the main of a replacement inherits and that were not deleted on it.
+
+    Args:
+        is_needed: whether it is the main there is. What a former main inherits may go with that.
+    """
+    path, _ = inherited_paths(context, number)
+    try:
+        tags = read_inherited(context, number)
+    except CorruptTableError:
+        if is_needed or context.storage.exists(path):
+            raise
+        return None
+    return [
+        _of_snapshot(path, f"tag '{name}' of before replacement {number}", stored.tag.snapshot)
+        for name, stored in tags.items()
+        if mark_of(number, name) not in marks
+    ]
 
 
 def _savepoint(context: TableContext, path: str) -> Ref | None:

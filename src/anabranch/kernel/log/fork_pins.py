@@ -24,8 +24,8 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import last_replacements
 from anabranch.kernel.log.main_pointer import is_dropped
 from anabranch.kernel.log.parallel import reading, stream
-from anabranch.kernel.log.ref_log import delete_tags, find_tag, put_tag, tag_times
 from anabranch.kernel.log.store_clock import day_old
+from anabranch.kernel.log.tag_log import delete_tags, find_tag, put_tag, tag_times
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}fork-"
 
@@ -53,6 +53,13 @@ def pin_fork(context: TableContext, branch_uuid: str, snapshot: Snapshot) -> Non
 def unpin_fork(main: TableContext, branch_uuid: str) -> None:
     """Remove a branch's fork tag from main."""
     main.storage.delete(main.layout.tag_path(fork_pin(branch_uuid)))
+
+
+def is_fork_pinned(main: TableContext, branch_uuid: str) -> bool:
+    """Whether main, or a main before it with which it shares its past, holds what a branch began with."""
+    places = [main, *(main.on_branch(part.branch) for part in main.past)]
+    pins = (place.layout.tag_path(fork_pin(branch_uuid)) for place in places)
+    return any(main.storage.exists(pin) for pin in pins)
 
 
 def fork_snapshot(branch: TableContext, main: TableContext | None = None) -> Snapshot | None:

@@ -28,7 +28,7 @@ from anabranch.kernel.log.main_pointer import (
 )
 from anabranch.kernel.log.parallel import afterwards
 from anabranch.kernel.log.properties import WRITER_PROPERTY
-from anabranch.kernel.log.ref_log import find_tag
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.options import SCAN_VERSION
 
 _LOG = logging.getLogger(__name__)

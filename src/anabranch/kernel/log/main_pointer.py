@@ -31,7 +31,7 @@ from anabranch.kernel.log.properties import SEAL_PROPERTY
 COPY_PREFIX = "main-"
 """File name prefix of the copies of decisions, in the archive's folder."""
 _WEIGHT = 2048
-"""Approximate bytes of a cached pointer."""
+"""Approximate bytes of a cached pointer without its past."""
 
 
 def find_pointer(context: TableContext, generation: int, *, fresh: bool = False) -> MainPointer | None:
@@ -41,8 +41,7 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
         fresh: whether to ask the store instead of the cache: the table may have been replaced by a
             backup.
     """
-    key = (context.table_uuid, context.storage.url, pointer_path(context, MAIN_PREFIX, generation))
-    known: MainPointer | None = None if fresh else context.cache.get(key)
+    known = None if fresh else _known_pointer(context, generation)
     if known is not None:
         return known
     try:
@@ -63,8 +62,17 @@ def find_pointer(context: TableContext, generation: int, *, fresh: bool = False)
         pointer = replace(pointer, made_millis=max(pointer.made_millis, decided.made_millis))
         pointer = pointer if decided.made else pointer.stays(past_after(context, generation - 1))
     if pointer is not None:
-        context.cache.put(key, pointer, _WEIGHT)
+        context.cache.put(_key(context, generation), pointer, _WEIGHT + 128 * len(pointer.past))
     return pointer
+
+
+def _known_pointer(context: TableContext, generation: int) -> MainPointer | None:
+    """Return ``MAIN-<g>`` if this process has read it."""
+    return context.cache.get(_key(context, generation))
+
+
+def _key(context: TableContext, generation: int) -> tuple[str, str, str]:
+    return context.table_uuid, context.storage.url, pointer_path(context, MAIN_PREFIX, generation)
 
 
 def find_copy(context: TableContext, generation: int) -> MainPointer | None:
@@ -149,11 +157,14 @@ def _last_in_row(context: TableContext, known: int) -> int:
 
 def replacements(context: TableContext) -> list[MainPointer]:
     """Return all completed replacements, oldest first."""
-    newest = newest_pointer(context)
-    if newest is None:
-        return []
-    found = each(partial(find_pointer, context), range(1, newest.generation), at=context.storage)
-    return [pointer for pointer in (*found, newest) if pointer is not None and pointer.replaced is not None]
+    known = context.main_generation or 0  # no decision up to that changes any more
+    newest = newest_pointer(context, above=known)
+    last = known if newest is None else newest.generation
+    found = {number: _known_pointer(context, number) for number in range(1, last + 1)}
+    unknown = [number for number, pointer in found.items() if pointer is None]
+    read = each(partial(find_pointer, context), unknown, at=context.storage)
+    found.update(zip(unknown, read, strict=True))
+    return [pointer for pointer in found.values() if pointer is not None and pointer.replaced is not None]
 
 
 def put_pointer(context: TableContext, pointer: MainPointer) -> bool:

@@ -20,7 +20,8 @@ from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.merge_record import MergeEnd, MergeLog, MergeRecord, merge_log
 from anabranch.kernel.log.moment import check_holds, of_snapshot
-from anabranch.kernel.log.ref_log import (
+from anabranch.kernel.log.store_clock import day_old
+from anabranch.kernel.log.tag_log import (
     delete_tags,
     find_tag,
     find_tags,
@@ -29,7 +30,6 @@ from anabranch.kernel.log.ref_log import (
     tag_names,
     tag_times,
 )
-from anabranch.kernel.log.store_clock import day_old
 
 MERGE_PIN_PREFIX: Final = f"{RESERVED_TAG_PREFIX}merge-"
 """Tags that hold what was merged."""

@@ -13,7 +13,8 @@ from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import each, reading
-from anabranch.kernel.log.ref_log import find_savepoint, find_tag, readable_snapshot
+from anabranch.kernel.log.savepoint_log import find_savepoint, readable_snapshot
+from anabranch.kernel.log.tag_log import find_tag
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 

@@ -14,8 +14,8 @@ from anabranch.errors import AnabranchError, StorageError
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, check_holds
-from anabranch.kernel.log.ref_log import delete_tags, put_tag
 from anabranch.kernel.log.store_clock import day_old
+from anabranch.kernel.log.tag_log import delete_tags, put_tag
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}pin-"
 

@@ -24,8 +24,8 @@ from anabranch.errors import StorageError
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.ref_log import find_tag, find_tags, tag_times
 from anabranch.kernel.log.store_clock import day_old
+from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_times
 
 _PREFIX = "anabranch-rollback-"
 _TARGET, _RESULT = "-target", "-result"

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from anabranch.errors import CommitConflictError
+from anabranch.errors import AnabranchError, CommitConflictError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.inherited_tags import StoredTag, inherited_paths
 from anabranch.kernel.log.main_branch import as_main_before, last_replacements, main_of
-from anabranch.kernel.log.main_pointer import is_dropped
+from anabranch.kernel.log.main_pointer import is_dropped, replacements
 from anabranch.kernel.log.seals import settled
+from anabranch.kernel.log.tag_log import stored_tags
 
 
 def held_in(context: TableContext, branch: str | None) -> Callable[[int], bool]:
@@ -78,6 +80,36 @@ def check_still_main(context: TableContext) -> None:
             f"main of '{context.name}' was replaced while old snapshots of what was main were to be removed",
             hint="nothing was removed; open the table again and repeat it.",
         )
+
+
+def forget_inherited(main: TableContext, branch: TableContext) -> None:
+    """Remove what is stored of the tags that a branch inherited when it became main: the branch is deleted."""
+    numbers = {
+        pointer.past[0].tags
+        for pointer in replacements(main)
+        if pointer.main.uuid == branch.branch_uuid and pointer.past
+    }
+    paths = [path for number in numbers if number is not None for path in inherited_paths(main, number)]
+    if paths:
+        main.storage.delete_many(paths)
+
+
+def left_of_inherited(main: TableContext) -> list[StoredTag]:
+    """Return what main may have inherited, from the folders of former mains, where its own files of that are lost."""
+    left: dict[str, StoredTag] = {}
+    up_to = None
+    for pointer in last_replacements(main):
+        assert pointer.replaced is not None, "it is a replacement"
+        fork = pointer.replaced.fork.id
+        up_to = fork if up_to is None else min(up_to, fork)
+        for stored in stored_tags(main.on_branch(pointer.replaced.old.name), _leave_out):
+            if stored.tag.snapshot.id <= up_to:
+                left.setdefault(stored.tag.name, stored)
+    return [*left.values()]
+
+
+def _leave_out(_what: str, _error: AnabranchError) -> None:
+    """What cannot be read either is told by `verify`."""
 
 
 def _going_on_in(main: TableContext, branch: str | None) -> Iterator[TableContext]:

@@ -17,7 +17,7 @@ from anabranch.format.records.snapshot import CommitKind, Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
 from anabranch.kernel.log.merge_pins import MERGE_PIN_PREFIX
-from anabranch.kernel.log.ref_log import find_tags, tag_names
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.provenance.past import Past, past_since, rolled_back_to
 
 MIXED: Final = -1

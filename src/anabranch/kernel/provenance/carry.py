@@ -29,7 +29,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_snapshot
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.properties import PARENT_PROPERTY
-from anabranch.kernel.log.ref_log import find_tags, tag_names
+from anabranch.kernel.log.tag_log import find_tags, tag_names
 from anabranch.kernel.provenance.births import Birth, births, live_names
 from anabranch.kernel.provenance.classify import MarksReader, Span, joined, span_of
 

@@ -23,8 +23,8 @@ from anabranch.errors import AlreadyExistsError, AnabranchError, NotFoundError, 
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import of_snapshot
-from anabranch.kernel.log.ref_log import find_tag, find_tags, tag_names
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time
+from anabranch.kernel.log.tag_log import find_tag, find_tags, visible_names
 from anabranch.kernel.refs.savepoints import due_savepoint
 from anabranch.kernel.refs.tag_removal import remove_exactly
 from anabranch.kernel.refs.tags import create_tag, expire_tags, replace_tag
@@ -135,7 +135,7 @@ def _of_periods(context: TableContext, options: Mapping[str, str], head: Snapsho
         reached = None  # a clock that was ahead made a tag of a period still to come
     if now is None or (reached is not None and periods.passed_at(now) <= reached):
         return []
-    named = [start for name in tag_names(context) if (start := periods.parse(name)) is not None]
+    named = [start for name in visible_names(context) if (start := periods.parse(name)) is not None]
     tagged = [start for start in named if latest is None or start <= latest]
     newest = find_tag(context, periods.name(max(tagged))) if tagged else None
     first_id = context.snapshots.earliest_id() if newest is None else newest.snapshot.id + 1
@@ -249,10 +249,10 @@ def _remove_surplus(context: TableContext, options: Mapping[str, str]) -> None:
     if most is None:
         return
     if TAG_AUTOMATIC_CREATION.of(options) == "batch":
-        names = [name for name in tag_names(context) if name.startswith(_BATCH_PREFIX)]
+        names = [name for name in visible_names(context) if name.startswith(_BATCH_PREFIX)]
     else:
         periods = Periods.of(options)
-        names = [name for name in tag_names(context) if periods.parse(name) is not None]
+        names = [name for name in visible_names(context) if periods.parse(name) is not None]
     tags = sorted(find_tags(context, names), key=lambda tag: (tag.snapshot.id, tag.name))
     for tag in tags[: max(0, len(tags) - most)]:
         remove_exactly(context, tag)  # not one that replaced it just now

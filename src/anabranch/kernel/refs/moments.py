@@ -13,17 +13,8 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import has_expired
 from anabranch.kernel.log.main_branch import check_unambiguous, located_here, located_options
 from anabranch.kernel.log.moment import Moment, of_savepoint, of_snapshot, of_tag
-from anabranch.kernel.log.ref_log import (
-    find_savepoint,
-    find_tag,
-    find_tags,
-    get_savepoint,
-    get_tag,
-    is_internal,
-    is_of,
-    savepoints,
-    tag_names,
-)
+from anabranch.kernel.log.savepoint_log import find_savepoint, get_savepoint, is_of, savepoints
+from anabranch.kernel.log.tag_log import find_tag, get_tag, visible_tags
 from anabranch.kernel.refs.published import at_time, published_at
 from anabranch.kernel.refs.time_travel import at_watermark
 from anabranch.option_kinds import Option, parse_duration
@@ -247,8 +238,7 @@ def _instead(context: TableContext, number: int, ids: list[int]) -> str:
     """Return a hint of what to read instead of a missing snapshot."""
     saved = savepoints(context)
     holders = [f"savepoint.{s.id}" for s in saved if s.saved_snapshot_id == number]
-    named = [name for name in tag_names(context) if not is_internal(name)]
-    holders += [tag.name for tag in find_tags(context, named) if tag.snapshot.id == number]
+    holders += [tag.name for tag in visible_tags(context) if tag.snapshot.id == number]
     if holders:
         return f"it is kept as '{holders[0]}': ask for that."
     near = []

@@ -23,7 +23,8 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, succession
 from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.moment import Moment, newest, of_savepoint, of_snapshot, of_tag, time_text
-from anabranch.kernel.log.ref_log import find_tags, savepoints, tag_names
+from anabranch.kernel.log.savepoint_log import savepoints
+from anabranch.kernel.log.tag_log import all_tags
 from anabranch.kernel.refs.time_travel import retained_at, uncertain
 
 
@@ -278,7 +279,7 @@ def _held(context: TableContext, era: _Era, seen: _Seen) -> tuple[TableContext, 
         for savepoint in savepoints(each):
             if savepoint.saved_snapshot is not None and savepoint.saved_snapshot.stamp == seen.stamp:
                 return each, of_savepoint(each, savepoint)
-        for tag in find_tags(each, tag_names(each)):
+        for tag in all_tags(each):
             if tag.snapshot.stamp == seen.stamp:
                 return each, of_tag(tag)
     return None

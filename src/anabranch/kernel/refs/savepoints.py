@@ -36,18 +36,15 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, of_snapshot
 from anabranch.kernel.log.moment import newest as newest_moment
 from anabranch.kernel.log.parallel import each
-from anabranch.kernel.log.ref_log import (
-    UNKNOWN,
+from anabranch.kernel.log.savepoint_log import (
     find_savepoint,
-    find_tag,
     get_savepoint,
     is_of,
     newest_first,
     read_numbers,
-    tag_names,
-    tag_times,
 )
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, commit_time, removal_time
+from anabranch.kernel.log.tag_log import UNKNOWN, find_tag, tag_names, tag_times
 from anabranch.options import SAVEPOINT_CREATE_INTERVAL
 
 _MARK_MILLIS = 24 * 3_600_000
@@ -62,7 +59,7 @@ def create_savepoint(context: TableContext, moment: Moment | None = None) -> Sav
 
     Raises:
         NotFoundError: there is no snapshot, or the moment was removed meanwhile; there is no savepoint.
-        StorageError: with `outcome_unknown`, it may have been made; `ref_log.savepoints` shows it.
+        StorageError: with `outcome_unknown`, it may have been made; `savepoint_log.savepoints` shows it.
     """
     chosen = moment or newest_moment(context)
     free = _free_above(tend(context))

@@ -20,7 +20,8 @@ from anabranch.errors import NotFoundError
 from anabranch.format.records.refs import Tag
 from anabranch.format.text.names import RESERVED_TAG_PREFIX, fits_file
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.ref_log import find_tag
+from anabranch.kernel.log.inherited_tags import hide_inherited, inherited_tags, is_hidden
+from anabranch.kernel.log.tag_log import own_tag
 
 _PREFIX: Final = f"{RESERVED_TAG_PREFIX}going-"
 _NAME: Final = re.compile(f"{_PREFIX}[0-9a-f-]{{36}}-([0-9a-f]{{16}})-(.+)", re.DOTALL)
@@ -28,9 +29,16 @@ _NAME: Final = re.compile(f"{_PREFIX}[0-9a-f-]{{36}}-([0-9a-f]{{16}})-(.+)", re.
 
 def remove_exactly(context: TableContext, tag: Tag) -> bool:
     """Remove this very tag; False if it is gone, or another has its name."""
-    found = find_tag(context, tag.name)
+    found, inherited = own_tag(context, tag.name), inherited_tags(context).get(tag.name)
+    is_inherited = inherited is not None and _digest(inherited.tag) == _digest(tag)
+    if found is None and is_inherited and not is_hidden(context, tag.name):
+        hide_inherited(context, tag.name)
+        found = own_tag(context, tag.name)  # which main may have been given meanwhile, see `own_inherited`
+        if found is None:
+            return True
     if found is None or _digest(found) != _digest(tag):
         return False
+    hide_inherited(context, tag.name)  # so that it does not come back from behind this one
     path = context.layout.tag_path(tag.name)
     aside = f"{_PREFIX}{context.runtime.ids.uuid()}-{_digest(tag)}-{tag.name}"
     if not fits_file(aside):

@@ -21,10 +21,21 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pinned_savepoint_of
 from anabranch.format.text.names import check_tag_name
 from anabranch.kernel.log import moment_pins as pins
-from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.context import TableContext, delete_exactly
+from anabranch.kernel.log.inherited_tags import hide_inherited, inherited_tags, is_hidden
 from anabranch.kernel.log.moment import Moment, check_holds, check_there, of_tag
-from anabranch.kernel.log.ref_log import UNKNOWN, find_tag, find_tags, get_tag, is_internal, tag_times
+from anabranch.kernel.log.seals import settled
 from anabranch.kernel.log.store_clock import removal_time
+from anabranch.kernel.log.tag_log import (
+    UNKNOWN,
+    find_tag,
+    get_tag,
+    is_internal,
+    own_tag,
+    stored_millis,
+    stored_tags,
+    tag_names,
+)
 from anabranch.kernel.refs.tag_removal import finish_removals, remove_exactly
 from anabranch.option_kinds import LONGEST, parse_duration
 from anabranch.options import TAG_DEFAULT_TIME_RETAINED
@@ -50,8 +61,9 @@ def create_tag(
         raise _exists(context, find_tag(context, name) or tag)
     try:
         check_holds(context, moment)
+        _check_not_inherited(context, tag)
     except AnabranchError:
-        remove_exactly(context, tag)  # not one that was put in its place since
+        delete_exactly(context.storage, context.layout.tag_path(name), tag.to_json())  # not another since
         raise
     return tag
 
@@ -71,6 +83,7 @@ def delete_tag(context: TableContext, name: str) -> Tag:
         tag = get_tag(context, name)
     except CorruptTableError:
         tag = Tag(name, UNKNOWN)
+    hide_inherited(context, name)  # first, so that it does not come back
     context.storage.delete(context.layout.tag_path(name))
     return tag
 
@@ -90,8 +103,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         raise _exists(context, old)
     new = replace(old, name=new_name, mark=context.runtime.ids.uuid())
     if old.created_millis is not None:
-        stored = context.storage.info(context.layout.tag_path(name)).modified_millis
-        new = replace(new, created_millis=old.created(stored), is_renamed=True)
+        new = replace(new, created_millis=old.created(stored_millis(context, name)), is_renamed=True)
     path = context.layout.tag_path(new_name)
     existing = find_tag(context, new_name)
     if existing == new:
@@ -101,9 +113,10 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         raise _exists(context, existing or find_tag(context, new_name) or new)
     try:
         check_there(context, of_tag(old))
+        _check_not_inherited(context, new)
     except AnabranchError:
         if existing is None:
-            remove_exactly(context, new)
+            delete_exactly(context.storage, path, new.to_json())
         raise
     remove_exactly(context, old)  # not one that was put in its place since
     return new
@@ -121,16 +134,20 @@ def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: i
         NotFoundError: there is no such tag, or the moment was removed meanwhile; the tag is unchanged.
     """
     _check_not_internal(name)
-    old = get_tag(context, name)
+    own = own_tag(context, name)
+    old = own or get_tag(context, name)
     pin = pins.take(context, moment)  # what the tag names when it is written is held already
     tag = _new(context, name, moment, old.time_retained if retained is None else retained)
     context.storage.put(context.layout.tag_path(name), tag.to_json())
     try:
         pins.hand_over(context, pin, moment)
     except NotFoundError:
-        if find_tag(context, name) == tag:
+        if own is None:
+            delete_exactly(context.storage, context.layout.tag_path(name), tag.to_json())
+        elif find_tag(context, name) == tag:
             context.storage.put(context.layout.tag_path(name), old.to_json())
         raise
+    hide_inherited(context, name)  # so that it does not come back from behind this one
     return tag
 
 
@@ -139,17 +156,16 @@ def expire_tags(context: TableContext, *, dry_run: bool = False) -> list[str]:
 
     Ages are based on `removal_time`, and do not depend on the time zones of this machine or the tags' creators.
     """
-    stored = tag_times(context)
-    tags = find_tags(context, [name for name in stored if not is_internal(name)])
+    stored = stored_tags(context)
     now = context.runtime.clock.now_millis()
-    expired = [tag for tag in tags if tag.is_expired(now, stored[tag.name])]
+    expired = [one for one in stored if one.tag.is_expired(now, one.stored_millis)]
     if expired:
         now = removal_time(context)
-        expired = [tag for tag in expired if tag.is_expired(now, stored[tag.name])]
+        expired = [one for one in expired if one.tag.is_expired(now, one.stored_millis)]
     if dry_run:
-        return [tag.name for tag in expired]
-    finish_removals(context, stored)
-    return [tag.name for tag in expired if remove_exactly(context, tag)]
+        return [one.tag.name for one in expired]
+    finish_removals(context, tag_names(context))
+    return [one.tag.name for one in expired if remove_exactly(context, one.tag)]
 
 
 def parse_retained(text: str | int | None) -> int | None:
@@ -180,6 +196,20 @@ def _new(context: TableContext, name: str, moment: Moment, retained: int | None)
     now = context.runtime.clock.now_millis()
     local = now + context.runtime.clock.local_offset_millis(now)
     return Tag(name, moment.snapshot, local, retained, now, mark=mark)
+
+
+def _check_not_inherited(context: TableContext, tag: Tag) -> None:
+    """Raise `AlreadyExistsError` if a branch has become main since it was opened, and inherits another tag of that name.
+
+    Waits for the end of a replacement that is under way: it lists the branch's own tags before it is decided.
+    """
+    if context.main_generation is not None or context.branch is None:
+        return
+    main = settled(context.on_branch(None))
+    inherited = inherited_tags(main).get(tag.name) if main.branch == context.branch else None
+    is_other = inherited is not None and inherited.tag.snapshot.stamp != tag.snapshot.stamp
+    if inherited is not None and is_other and not is_hidden(main, tag.name):
+        raise _exists(main, inherited.tag)
 
 
 def _check_not_internal(name: str) -> None:

@@ -24,7 +24,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.moment import Moment, duration_text, of_savepoint, of_snapshot, time_text
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.properties import PARENT_PROPERTY, WATERMARK_SINCE_PROPERTY
-from anabranch.kernel.log.ref_log import savepoints
+from anabranch.kernel.log.savepoint_log import savepoints
 from anabranch.kernel.log.snapshot_log import SnapshotLog
 from anabranch.kernel.log.store_clock import commit_time
 

@@ -13,9 +13,10 @@ from anabranch.format.records.savepoint import Savepoint, pin_name, pinned_savep
 from anabranch.kernel.branches.lost_fork import is_fork_gone, recovered_fork
 from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.fork_pins import belongs_on_main, fork_pin
+from anabranch.kernel.log.fork_pins import belongs_on_main, fork_pin, is_fork_pinned
 from anabranch.kernel.log.main_branch import succession
-from anabranch.kernel.log.ref_log import find_tag, is_of, read_numbers, tag_names
+from anabranch.kernel.log.savepoint_log import is_of, read_numbers
+from anabranch.kernel.log.tag_log import find_tag, tag_names
 from anabranch.kernel.repair.found import Found, Kind, Problem, RefState, dropped_if_known, of_branch, tried
 
 
@@ -137,8 +138,8 @@ def read_savepoints(main: TableContext, contexts: list[TableContext], found: Fou
             continue
         if not belongs_on_main(context.fork, context, main):
             continue
-        pin = fork_pin(context.fork.branch_uuid)
-        if not main.storage.exists(main.layout.tag_path(pin)):
+        if not is_fork_pinned(main, context.fork.branch_uuid):
+            pin = fork_pin(context.fork.branch_uuid)
             found.problems.append(_pin_missing(main, pin, f"branch '{context.branch}'"))
 
 

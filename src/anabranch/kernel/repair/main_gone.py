@@ -279,8 +279,11 @@ def _make(old: TableContext, fork: Fork, remains: Remains) -> bool:
         first = remains.snapshots[0].snapshot.id
         branch.storage.put(branch.layout.earliest_hint_path, str(first).encode(), durable=False)
     if (old.branch is None or state_of(old) is BranchState.READY) and dropped_until(old) is None:
-        copy = copy_refs if remains.begun is None or main_of(branch).past else copy_past
-        copy(old, branch, fork.snapshot)
+        past = main_of(branch).past
+        if remains.begun is None or past:
+            copy_refs(old, branch, fork.snapshot, inherits=bool(past) and past[0].tags is not None)
+        else:
+            copy_past(old, branch, fork.snapshot)
     return True
 
 

@@ -35,8 +35,8 @@ from anabranch.kernel.log.properties import (
     MergeFacts,
     merge_facts,
 )
-from anabranch.kernel.log.ref_log import find_tag
 from anabranch.kernel.log.seals import stay
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.repair.found import (
     Act,
     Kind,

@@ -21,12 +21,20 @@ from anabranch.kernel.log import moment_pins as pins
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_snapshot, is_fork_pin, pinned_branch_of
+from anabranch.kernel.log.inherited_tags import (
+    inherited_content,
+    inherited_number_of,
+    inherited_paths,
+    read_inherited_at,
+)
 from anabranch.kernel.log.merge_pins import is_merge_pin, pinned_merge_of
 from anabranch.kernel.log.merge_record import merge_log
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, replace_facts
-from anabranch.kernel.log.ref_log import find_savepoint, find_tag
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.rollback_pins import is_rollback_pin, pinned_rollback_of
+from anabranch.kernel.log.savepoint_log import find_savepoint
+from anabranch.kernel.log.shared_past import left_of_inherited
+from anabranch.kernel.log.tag_log import find_tag
 from anabranch.kernel.provenance.past import rolled_back_to
 from anabranch.kernel.refs.savepoints import remade_savepoint
 from anabranch.kernel.repair.found import Act, Kind, Problem, RefState, RepairStep, put_again, put_aside
@@ -40,6 +48,9 @@ def plan_refs(
     for problem in problems:
         try:
             context = main if problem.branch == main.branch else _branch(main, problem.branch)
+            if (lost := _inherited(main, problem)) is not None:
+                yield lost
+                continue
             if not _is_damaged(context, problem):
                 continue
             if problem.kind is Kind.REF and (number := savepoint_id_of(problem.path)) is not None:
@@ -50,6 +61,31 @@ def plan_refs(
                 yield from _snapshot(context, states, problem.snapshot_id, problem)
         except AnabranchError:
             continue  # its source, or its branch, cannot be read either, so that is reported
+
+
+def _inherited(main: TableContext, problem: Problem) -> tuple[RepairStep, Act] | None:
+    """Plan to put the tags that a main inherits again; None if the problem is about something else.
+
+    From their copy, or else from what is left of them in the folders of the mains before.
+    """
+    number = inherited_number_of(problem.path)
+    if number is None:
+        return None
+    path, copy = inherited_paths(main, number)
+    source = copy if problem.path == path else path
+    try:
+        read_inherited_at(main, source)
+        content = main.storage.get(source)
+    except CorruptTableError:
+        if not main.past or main.past[0].tags != number:
+            what = f"put {problem.path} aside, which is no main's as it is now, and whose copy is damaged too"
+            return RepairStep(Kind.REF, what, problem.path), put_aside(main, problem.path)
+        content = inherited_content(left_of_inherited(main))
+        what = f"make {problem.path} again from the tags that are left in the folders of what was main before"
+        return RepairStep(Kind.REF, what, problem.path), put_again(main, problem.path, content)
+    return RepairStep(Kind.REF, f"put {problem.path} again from {source}", problem.path), put_again(
+        main, problem.path, content
+    )
 
 
 def _is_damaged(context: TableContext, problem: Problem) -> bool:

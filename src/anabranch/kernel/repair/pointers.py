@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,6 +20,7 @@ from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.group_log import find_decision, find_intent, group_numbers
+from anabranch.kernel.log.inherited_tags import inherited_paths
 from anabranch.kernel.log.lost_pointers import copies, lost_decisions, lost_seal
 from anabranch.kernel.log.main_branch import as_main
 from anabranch.kernel.log.main_pointer import (
@@ -209,7 +211,10 @@ def _shared(target: TableContext, old: TableContext) -> tuple[Part, ...]:
     assert target.fork is not None, "checked by the caller"
     begun = target.fork.snapshot
     is_copied = target.snapshots.own_ids()[:1] != [begun.id]
-    return () if is_copied else shared_past(old, begun)
+    past = () if is_copied else shared_past(old, begun)
+    number = (old.main_generation or 0) + 1
+    has_tags = past and any(map(old.storage.exists, inherited_paths(old, number)))
+    return (replace(past[0], tags=number), *past[1:]) if has_tags else past
 
 
 def _seal_of(old: TableContext, generation: int) -> Snapshot | None:

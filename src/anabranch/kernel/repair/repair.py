@@ -29,7 +29,7 @@ from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.properties import LEFTOVER_PROPERTY
-from anabranch.kernel.log.ref_log import find_savepoint
+from anabranch.kernel.log.savepoint_log import find_savepoint
 from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.refs.savepoints import tend
 from anabranch.kernel.repair.found import Act, Kind, Problem, RepairStep

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from anabranch.errors import CorruptTableError
 from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, MANIFEST_FOLDER
+from anabranch.format.records.main_pointer import TAGS_PREFIX
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.inherited_tags import inherited_paths, read_inherited_at
+from anabranch.kernel.log.main_pointer import numbers
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
-from anabranch.kernel.log.ref_log import find_tag, is_internal, tag_names
 from anabranch.kernel.log.removals import was_removed
 from anabranch.kernel.log.rollback_pins import is_rollback_pin
+from anabranch.kernel.log.tag_log import find_tag, is_internal, stored_inherited, tag_names
 from anabranch.kernel.repair.branches import as_found, half_made, hinted_id, read_savepoints
 from anabranch.kernel.repair.found import Found, Kind, Problem, RefState, dropped_if_known, of_branch, tried
 from anabranch.kernel.repair.pointers import pointer_problems
@@ -61,6 +66,7 @@ def read_states(main: TableContext) -> Found:
         read_branch(context, found, of_main)
         if is_main:
             of_main = frozenset(state.path for state in found.states)
+    _read_inherited(main, found)
     found.problems += misplaced(main, contexts)
     told = {problem.path for problem in found.problems}
     found.problems += (problem for problem in damaged_records(main, contexts) if problem.path not in told)
@@ -72,8 +78,7 @@ def read_branch(context: TableContext, found: Found, known: Collection[str] = ()
     """Read the history and the tags of one branch, without the files that are known."""
     dropped = dropped_if_known(context)
     read_history(context, found, dropped=dropped, known=known)
-    if dropped is None:
-        _read_tags(context, found)
+    _read_tags(context, found)
 
 
 def _read_tags(context: TableContext, found: Found) -> None:
@@ -85,6 +90,33 @@ def _read_tags(context: TableContext, found: Found) -> None:
             found.states.append(
                 RefState(f"tag '{name}'{of_branch(context)}", path, context, tag.snapshot, whole=True)
             )
+
+
+def _read_inherited(main: TableContext, found: Found) -> None:
+    """Read the tags that main inherits, and look whether those of all mains are whole."""
+    own_number = main.past[0].tags if main.past else None
+    known = {*(numbers(main, TAGS_PREFIX) if main.main_generation else ()), own_number}
+    for number in sorted(number for number in known if number is not None):
+        for path in inherited_paths(main, number):
+            tried(
+                found,
+                Kind.REF,
+                main,
+                partial(read_inherited_at, main, path),
+                path,
+                repair="put it again from its copy",
+                hint="`repair` does so, if that is whole.",
+            )
+    if own_number is None:
+        return
+    path, _ = inherited_paths(main, own_number)
+    own = {*tag_names(main)}
+    with suppress(CorruptTableError):  # it was told above
+        for stored in stored_inherited(main):
+            if stored.tag.name not in own:
+                found.refs += 1
+                name = f"tag '{stored.tag.name}'"
+                found.states.append(RefState(name, path, main, stored.tag.snapshot, whole=True))
 
 
 def _about_tag(name: str) -> dict[str, str]:

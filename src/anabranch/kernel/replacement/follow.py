@@ -38,7 +38,9 @@ def on_main(
     """
     context.check_same_table()
     if context.main_generation is None:
-        return operation(context)
+        main = main_of(context.on_branch(None))
+        # A branch that was opened before it became main, or became main again, inherits since then.
+        return operation(replace(context, past=main.past) if main.branch == context.branch else context)
     context = main_of(context)
     results = [operation(context)]
     while True:

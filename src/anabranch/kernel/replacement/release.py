@@ -22,6 +22,7 @@ from anabranch.errors import NotFoundError
 from anabranch.format.records.layout import consumer_id_of, snapshot_id_of
 from anabranch.format.records.main_pointer import (
     MAIN_PREFIX,
+    TAGS_PREFIX,
     BranchRef,
     MainPointer,
     Release,
@@ -34,20 +35,21 @@ from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
 from anabranch.kernel.log.group_log import complete_copies
+from anabranch.kernel.log.inherited_tags import inherited_paths
 from anabranch.kernel.log.lost_pointers import check_decisions, complete_pointer_copies
 from anabranch.kernel.log.main_branch import foreign_after, former_main, last_replacements, main_of
-from anabranch.kernel.log.main_pointer import find_release, pointer_path, put_release, replacements
-from anabranch.kernel.log.ref_log import (
-    find_tag,
-    find_tags,
-    is_internal,
-    is_of,
-    savepoints,
-    tag_names,
-    tag_times,
+from anabranch.kernel.log.main_pointer import (
+    find_pointer,
+    find_release,
+    numbers,
+    pointer_path,
+    put_release,
+    replacements,
 )
+from anabranch.kernel.log.savepoint_log import is_of, savepoints
 from anabranch.kernel.log.shared_past import held_in
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, removal_time
+from anabranch.kernel.log.tag_log import find_tag, find_tags, is_internal, own_inherited, tag_names, tag_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
         check_decisions(main)
         complete_copies(main, replacements(main))
         complete_pointer_copies(main, replacements(main))
+        _forget_unused_tags(main)
     dropped, kept = [], []
     standing = [*last_replacements(main)]
     now = removal_time(main) if standing else 0
@@ -92,6 +95,8 @@ def release_due(context: TableContext, retained: int, *, dry_run: bool = False) 
         if dry_run:
             dropped.append(name)
         elif _settle(main, pointer.generation, "drop"):
+            if not dropped:
+                tend_fork_pins(main)  # those of branches that began before are in the folders that go
             _drop(main, pointer)
             dropped.append(name)
     return Releases(tuple(dropped), tuple(kept))
@@ -107,6 +112,16 @@ def _is_over(main: TableContext, pointer: MainPointer, now: int, retained: int) 
             made, main.storage.info(pointer_path(main, MAIN_PREFIX, pointer.generation)).modified_millis
         )
     return now - made >= retained
+
+
+def _forget_unused_tags(main: TableContext) -> None:
+    """Remove what replacements that were not made have stored of the tags to inherit."""
+    if not main.main_generation:
+        return
+    for number in numbers(main, TAGS_PREFIX):
+        pointer = find_pointer(main, number) if 0 < number <= main.main_generation else None
+        if pointer is not None and pointer.replaced is None:
+            main.storage.delete_many(inherited_paths(main, number))
 
 
 def take_back(main: TableContext, branch_uuid: str) -> None:
@@ -212,8 +227,9 @@ def _drop(main: TableContext, pointer: MainPointer) -> None:
             delete_branch(main, pointer.replaced.old.name)
         return
     old = main.on_branch(None)
-    tend_fork_pins(main)  # those of branches that began before are in the folder that goes
     archive_rest(old)
+    if not _is_past_left(old):
+        own_inherited(main, old)
     old.storage.delete_many(list(_rest(old, pointer.replaced.head.id + 1)))
 
 
@@ -223,20 +239,22 @@ def _rest(old: TableContext, seal_id: int) -> Iterator[str]:
     Of tags those stay too that main has, as long as there is such a past: another engine that expires it spares what they need.
     """
     layout, is_held = old.layout, held_in(old, None)
-    is_some_held = False
     for info in old.storage.list(layout.snapshot_folder):
         number = snapshot_id_of(info.path)
         if number is None or (number != seal_id and not is_held(number)):
             yield info.path
-        is_some_held |= number is not None and is_held(number)
-    kept = {layout.tag_path(tag.name) for tag in _tags_of_main(old)} if is_some_held else set[str]()
+    kept = {layout.tag_path(tag.name) for tag in _tags_of_main(old)} if _is_past_left(old) else set[str]()
     for folder in (layout.tag_folder, layout.consumer_folder):
         yield from (info.path for info in old.storage.list(folder) if info.path not in kept)
 
 
+def _is_past_left(old: TableContext) -> bool:
+    """Whether a part of main's past lies in the table's own folder."""
+    return any(map(held_in(old, None), old.snapshots.own_ids()))
+
+
 def _tags_of_main(old: TableContext) -> list[Tag]:
     """Return the tags of a former main that main has as well."""
-    main = main_of(old)
-    names = [*{*tag_names(old)} & {*tag_names(main)}]
+    main, names = main_of(old), tag_names(old)
     ours = {tag.name: tag for tag in find_tags(main, names)}
     return [tag for tag in find_tags(old, names) if ours.get(tag.name) == tag]

@@ -35,7 +35,9 @@ from anabranch.kernel.replacement.take_past import (
     TakenPast,
     copy_refs,
     drop_stale,
+    inherit_tags,
     is_rewound,
+    tag_clashes,
     take_over_again,
 )
 from anabranch.options import BRANCH_SEAL_TIMEOUT
@@ -115,10 +117,16 @@ def pointer_after(
     main, target, wishes = replacing.main, replacing.target, replacing.wishes
     # Not beside the wait: an error ends it, and everybody waits for the decision.
     if taken is not None:
-        drop_stale(target, taken.tags, copy_refs(main, target, replacing.fork, taken.tags))
+        copied = copy_refs(main, target, replacing.fork, taken.tags, inherits=bool(taken.past))
+        drop_stale(target, taken.tags, copied)
         if taken.past is not None and is_rewound(main, replacing.fork):
             return None  # it looks for the seal before it removes anything; the next attempt copies
     past = _past_of_target(replacing, taken)
+    if taken is not None and past:
+        clashes = [] if wishes.force else [*tag_clashes(main, target, replacing.fork)]
+        if clashes:
+            raise refusal(clashes)  # somebody has made a tag on the branch since it was checked
+        past = inherit_tags(main, target, replacing.fork, next_number(replacing), past)
     if replacing.undoes is not None or (taken is not None and not taken.is_of_main):
         take_over_again(main, target, past)
     found = last_catch_up(replacing, last, seal, until)
@@ -189,10 +197,11 @@ def last_replacement(main: TableContext, branch: str) -> MainPointer | None:
 def follow_up(main: TableContext, pointer: MainPointer) -> None:
     """Do what is useful once main was replaced; failure is ignored, as `maintain` does the same.
 
-    Main's name is written for people and a copy of the decision for recovery, and the new main pins what other branches
-    began with, so that another engine's expiry spares it.
+    Main's name is written for people and a copy of the decision for recovery. A main with a past of its own pins what other
+    branches began with, so that another engine's expiry spares it; where the past lies elsewhere, that is held there (`inherited_tags`).
     """
     now = as_main_by(main, pointer)
+    tend = () if pointer.past else (partial(tend_fork_pins, now, release=False),)
     name = (pointer.main.name or "main").encode()
     hint = partial(main.storage.put, main.layout.branches_file_path(HINT_FILE), name, durable=False)
     with suppress(AnabranchError):
@@ -200,7 +209,7 @@ def follow_up(main: TableContext, pointer: MainPointer) -> None:
         together(
             partial(keep_copy, main, pointer),
             hint,
-            partial(tend_fork_pins, now, release=False),
+            *tend,
             at=main.storage,
         )
 

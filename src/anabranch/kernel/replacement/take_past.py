@@ -1,9 +1,10 @@
 """Gives a branch that becomes main the past of main: the history before the fork belongs to both.
 
 Its snapshots stay where they are, and the decision says that main's history goes on there (`Layout.past`,
-`anabranch.kernel.log.shared_past`). Tags, savepoints and the ledger are the branch's own, and are copied.
+`anabranch.kernel.log.shared_past`). Its tags are inherited, see `anabranch.kernel.log.inherited_tags`. Savepoints and the ledger
+are the branch's own, and are copied.
 
-Snapshots are copied as well where a branch has some of them already, as one of a cascade, which is read by its name
+Snapshots and tags are copied as well where a branch has some of them already, as one of a cascade, which is read by its name
 while it is made; and where a destructive rollback of main is under way, which would remove what is shared. They are
 copied newest first, in batches, so that the branch's past has no gap except for the batch being written: it is not
 needed before the branch is main, and a repetition fills it. A batch is written first, in parallel, and then one listing
@@ -17,8 +18,8 @@ may leave a snapshot whose files are gone, so what main has expired is removed f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -31,15 +32,23 @@ from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.kernel.branches.upkeep import drop_expired
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.context import TableContext, delete_exactly
-from anabranch.kernel.log.fork_pins import is_fork_pin
+from anabranch.kernel.log.inherited_tags import put_inherited
 from anabranch.kernel.log.ledger import copy_pages, take_over
 from anabranch.kernel.log.main_branch import main_by_uuid, succession
 from anabranch.kernel.log.main_pointer import past_after
 from anabranch.kernel.log.moment_pins import is_pin
 from anabranch.kernel.log.parallel import each, reading, stream, together
-from anabranch.kernel.log.ref_log import find_savepoint, find_tag, find_tags, savepoints, tag_names
 from anabranch.kernel.log.rollback_pins import next_rewound
+from anabranch.kernel.log.savepoint_log import find_savepoint, savepoints
 from anabranch.kernel.log.shared_past import former_mains
+from anabranch.kernel.log.tag_log import (
+    find_tag,
+    find_tags,
+    is_internal,
+    stored_tags,
+    tag_names,
+    visible_names,
+)
 
 _AT_ONCE: Final = 512
 """Snapshots per batch: they are held in memory and checked by one listing."""
@@ -73,7 +82,9 @@ def take_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Ta
 
     def copy_others() -> None:
         nonlocal tags
-        tags = copy_refs(main, target, fork)
+        tags = copy_refs(main, target, fork, inherits=bool(past))
+        if past:
+            stored_tags(main)  # what is damaged is told before main is sealed
 
     together(copy_others, partial(_point_to_earliest, main, target), at=main.storage)
     return TakenPast(tags, past, origin is main)
@@ -86,12 +97,32 @@ def is_rewound(main: TableContext, fork: SnapshotRef) -> bool:
 
 
 def shared_past(origin: TableContext, begun: SnapshotRef) -> tuple[Part, ...]:
-    """Return where the past of a branch lies that began on a main, without what has expired."""
+    """Return where the past of a branch lies that began on a main, without what has expired; one part at least."""
     found = origin.layout.past_below(begun.id)
     earliest = origin.snapshots.hinted_earliest_id() if len(found) > 1 else None
     if earliest is None or not origin.snapshots.is_there(earliest) or origin.snapshots.is_there(earliest - 1):
         return found
-    return tuple(part for part in found if part.below > earliest)
+    return tuple(part for part in found if part.below > earliest) or found[:1]
+
+
+def inherit_tags(
+    main: TableContext, target: TableContext, fork: SnapshotRef, number: int, past: tuple[Part, ...]
+) -> tuple[Part, ...]:
+    """Store the tags that a branch will inherit from main, once that is sealed; return its past, which says where they are.
+
+    It has all that main has of what both have, in the place of what it inherited when it was main itself, if it was. Those in its
+    own folder come before them.
+
+    Args:
+        number: of the replacement.
+        past: where the branch's past lies.
+    """
+    own = {*tag_names(target)}  # a tag that is put there later looks whether it is inherited
+    before = stored_tags(replace(target, past=past)) if past[0].tags is not None else []
+    tags = {stored.tag.name: stored for stored in before}
+    tags |= {stored.tag.name: stored for stored in stored_tags(main) if stored.tag.snapshot.id <= fork.id}
+    is_some = put_inherited(main, number, [stored for name, stored in tags.items() if name not in own])
+    return (replace(past[0], tags=number if is_some else None), *past[1:])
 
 
 def take_over_again(main: TableContext, target: TableContext, past: tuple[Part, ...]) -> None:
@@ -151,22 +182,29 @@ def copy_past(main: TableContext, target: TableContext, fork: SnapshotRef) -> Ta
 
 
 def copy_refs(
-    main: TableContext, target: TableContext, fork: SnapshotRef, before: frozenset[str] = frozenset()
+    main: TableContext,
+    target: TableContext,
+    fork: SnapshotRef,
+    before: frozenset[str] = frozenset(),
+    *,
+    inherits: bool = False,
 ) -> frozenset[str]:
     """Copy main's past tags, savepoints and ledger to a branch; return the names of the tags.
 
     Args:
         fork: the fork snapshot.
         before: the tags that were copied already; those are copied again if they changed on main.
+        inherits: whether it inherits main's tags, and needs no copies.
     """
     with reading(main.storage) as begin:
         # Pages of the ledger have nothing to do with tags and savepoints, nor these with each other.
-        taken_over, names = begin(partial(take_over, main, target, fork)), begin(partial(tag_names, main))
+        taken_over = begin(partial(take_over, main, target, fork))
+        missing = begin(partial(_tags_of_past, main, fork)) if not inherits else list[Tag]
         saving = begin(partial(savepoints, main))
         # Each was put before main's is read below.
         copies = {name: begin(partial(find_tag, target, name)) for name in sorted(before)}
         taken_over()
-        tags = _tags_of_past(main, fork, names())
+        tags = missing()
         saved = [s for s in saving() if s.saved_snapshot_id <= fork.id]
         copied = each(lambda tag: _copy_tag(main, target, tag, copies.get(tag.name)), tags, at=main.storage)
     taken = each(lambda savepoint: _take_savepoint(target, savepoint), saved, at=main.storage)
@@ -179,16 +217,10 @@ def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]
 
 
 def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:
-    """The tags of main's past that cannot be copied, because the branch calls something else so."""
-    with reading(main.storage) as begin:
-        asked, own = begin(partial(tag_names, main)), begin(partial(tag_names, target))
-        names = asked()
-        both = {*names} & {*own()} if names else set()
-    tags = _tags_of_past(main, fork, (name for name in names if name in both and not is_fork_pin(name)))
-    alike = {tag.name: tag for tag in find_tags(target, [tag.name for tag in tags])}
-    for tag in tags:
-        there = alike.get(tag.name)
-        if there is not None and there.snapshot.stamp != tag.snapshot.stamp:
+    """The tags of main's past that the branch cannot have too, because it calls something else so."""
+    for there in find_tags(target, [name for name in tag_names(target) if not is_internal(name)]):
+        tag = find_tag(main, there.name)
+        if tag is not None and tag.snapshot.id <= fork.id and there.snapshot.stamp != tag.snapshot.stamp:
             yield Conflict(
                 "TAG_CLASH",
                 f"the tag '{tag.name}' names snapshot {tag.snapshot.id} on main of '{main.name}', and another snapshot, "
@@ -254,8 +286,9 @@ def _checked(
     return len(snapshots) - len(gone)
 
 
-def _tags_of_past(main: TableContext, fork: SnapshotRef, names: Iterable[str]) -> list[Tag]:
-    wanted = [name for name in names if not is_pin(name) and pinned_savepoint_of(name) is None]
+def _tags_of_past(main: TableContext, fork: SnapshotRef) -> list[Tag]:
+    names = {*tag_names(main), *visible_names(main)}
+    wanted = [name for name in sorted(names) if not is_pin(name) and pinned_savepoint_of(name) is None]
     return [tag for tag in find_tags(main, wanted) if tag.snapshot.id <= fork.id]
 
 

@@ -41,11 +41,12 @@ from anabranch.kernel.log.main_pointer import replacements
 from anabranch.kernel.log.merge_pins import is_merge_pin, unpin_after
 from anabranch.kernel.log.moment import Moment, check_there
 from anabranch.kernel.log.properties import MERGE_USER, PARENT_PROPERTY, ROLLBACK_PROPERTY
-from anabranch.kernel.log.ref_log import find_tag, find_tags, savepoints, tag_names
 from anabranch.kernel.log.removal_marks import is_expiring
 from anabranch.kernel.log.removals import record_removal
 from anabranch.kernel.log.rollback_pins import is_removal_pinned, is_rollback_pin, pin_target, unpin
+from anabranch.kernel.log.savepoint_log import savepoints
 from anabranch.kernel.log.shared_past import check_still_main, held_in
+from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_names
 from anabranch.kernel.refs.savepoints import delete_savepoint
 from anabranch.kernel.refs.tag_removal import remove_exactly
 from anabranch.kernel.rollback.whole import check_whole, refused
