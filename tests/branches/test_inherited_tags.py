@@ -518,6 +518,22 @@ class Meanwhile(FaultyStorage):
         return due
 
 
+def test_tags_of_the_branch_itself_are_not_looked_for_one_by_one():
+    """Main is sealed meanwhile, and everybody waits: a branch with thousands of tags could never have become main."""
+    asked = []
+    for count in (2, 30):
+        table = replaced(times=1)
+        table.create_branch("fix", "begin-fix", snapshot=2)
+        table.branch("fix").append(rows(9, 1))
+        for number in range(count):
+            table.branch("fix").create_tag(f"own{number}")
+        storage = FaultyStorage(table.context.storage, ())
+        through(opened(table), storage).replace_main_branch("fix")
+        asked.append(len(storage.calls))
+        assert len(opened(table).tags()) == count + 3
+    assert asked[0] == asked[1]
+
+
 def test_a_replacement_asks_for_no_more_than_the_first_however_many_there_were():
     table, cache, asked = make_table(f"memory://inherited{next(_names)}"), MetadataCache(), []
     table.append(rows(0, 1))

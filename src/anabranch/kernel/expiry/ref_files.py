@@ -39,7 +39,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.inherited_tags import MARK_PREFIX, inherited_paths, mark_of, read_inherited
+from anabranch.kernel.log.inherited_tags import MARK_PREFIX, inherited_paths, mark_by, read_inherited
 from anabranch.kernel.log.main_pointer import newest_pointer, numbers, replacements
 from anabranch.kernel.log.parallel import AHEAD_OF_SMALL, Reading, reading, stream
 from anabranch.kernel.log.seals import is_remnant
@@ -314,7 +314,7 @@ def _inherited(
     return [
         _of_snapshot(path, f"tag '{name}' of before replacement {number}", stored.tag.snapshot)
         for name, stored in tags.items()
-        if mark_of(number, name) not in marks
+        if mark_by(number, name) not in marks
     ]
 
 

@@ -50,8 +50,13 @@ def inherited_tags(context: TableContext) -> dict[str, StoredTag]:
 
     Raises `CorruptTableError`: their file is damaged, and so is its copy.
     """
-    number = context.past[0].tags if context.past else None
+    number = inherited_number(context)
     return {} if number is None else read_inherited(context, number)
+
+
+def inherited_number(context: TableContext) -> int | None:
+    """Return the number of the replacement whose tags main inherits; None if it inherits none."""
+    return context.past[0].tags if context.past else None
 
 
 def read_inherited(context: TableContext, number: int) -> dict[str, StoredTag]:
@@ -131,12 +136,15 @@ def is_hidden(context: TableContext, name: str) -> bool:
     return context.storage.exists(_mark_path(context, name))
 
 
-def mark_of(number: int, name: str) -> str:
-    """Return the name of the file that says that a tag, which the main of a replacement inherits, was deleted on it."""
+def mark_of(context: TableContext, name: str) -> str:
+    """Return the name of the file that says that a tag, which main inherits, was deleted on it."""
+    return mark_by(inherited_number(context), name)
+
+
+def mark_by(number: int | None, name: str) -> str:
+    """Return the same for the main of the replacement of that number."""
     return f"{MARK_PREFIX}{number}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def _mark_path(context: TableContext, name: str) -> str:
-    number = context.past[0].tags
-    assert number is not None, "it inherits tags"
-    return f"{context.layout.tag_folder}/{mark_of(number, name)}"
+    return f"{context.layout.tag_folder}/{mark_of(context, name)}"

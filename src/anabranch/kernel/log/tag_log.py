@@ -6,7 +6,7 @@ Pins, which the table makes for itself, are found in the branch's own folder onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -94,12 +94,7 @@ def find_tags(context: TableContext, names: Iterable[str], unread: OnUnread | No
         names: of the tags.
         unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
     """
-
-    def find(name: str) -> Tag | None:
-        return tried(f"tag '{name}'", lambda: find_tag(context, name), unread)
-
-    found = each(find, list(names), at=context.storage)
-    return [tag for tag in found if tag is not None]
+    return _each(find_tag, context, names, unread)
 
 
 def all_tags(context: TableContext) -> list[Tag]:
@@ -124,8 +119,8 @@ def stored_millis(context: TableContext, name: str) -> int:
     try:
         return context.storage.info(context.layout.tag_path(name)).modified_millis
     except NotFoundError:
-        inherited = _inherited(context, name)
-        if inherited is None:
+        inherited = inherited_tags(context).get(name)
+        if inherited is None or is_hidden(context, name):
             raise
         return inherited.stored_millis
 
@@ -166,19 +161,20 @@ def tags_there_are(context: TableContext) -> str:
 
 def find_own(context: TableContext, names: Iterable[str], unread: OnUnread | None = None) -> list[Tag]:
     """Return those of these tags that are in the branch's own folder; arguments as for `find_tags`."""
+    return _each(own_tag, context, names, unread)
 
-    def find(name: str) -> Tag | None:
-        return tried(f"tag '{name}'", lambda: own_tag(context, name), unread)
 
-    found = each(find, list(names), at=context.storage)
+def _each(
+    find: Callable[[TableContext, str], Tag | None],
+    context: TableContext,
+    names: Iterable[str],
+    unread: OnUnread | None,
+) -> list[Tag]:
+    def ask(name: str) -> Tag | None:
+        return tried(f"tag '{name}'", lambda: find(context, name), unread)
+
+    found = each(ask, list(names), at=context.storage)
     return [tag for tag in found if tag is not None]
-
-
-def _inherited(context: TableContext, name: str) -> StoredTag | None:
-    if is_internal(name) or not context.past or context.past[0].tags is None:
-        return None
-    found = inherited_tags(context).get(name)
-    return None if found is None or is_hidden(context, name) else found
 
 
 def stored_inherited(context: TableContext) -> list[StoredTag]:
@@ -189,14 +185,10 @@ def stored_inherited(context: TableContext) -> list[StoredTag]:
 
 def _unlisted(context: TableContext, own: _Listing) -> list[StoredTag]:
     """Return the inherited tags that main has, for which it has none of its own."""
-    number = context.past[0].tags if context.past else None
-    if number is None:
-        return []
-    found = inherited_tags(context)
     return [
         stored
-        for name, stored in found.items()
-        if name not in own.times and mark_of(number, name) not in own.marks
+        for name, stored in inherited_tags(context).items()
+        if name not in own.times and mark_of(context, name) not in own.marks
     ]
 
 

@@ -23,6 +23,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_snapshot, is_fork_pin, pinned_branch_of
 from anabranch.kernel.log.inherited_tags import (
     inherited_content,
+    inherited_number,
     inherited_number_of,
     inherited_paths,
     read_inherited_at,
@@ -77,7 +78,7 @@ def _inherited(main: TableContext, problem: Problem) -> tuple[RepairStep, Act] |
         read_inherited_at(main, source)
         content = main.storage.get(source)
     except CorruptTableError:
-        if not main.past or main.past[0].tags != number:
+        if inherited_number(main) != number:
             what = f"put {problem.path} aside, which is no main's as it is now, and whose copy is damaged too"
             return RepairStep(Kind.REF, what, problem.path), put_aside(main, problem.path)
         content = inherited_content(left_of_inherited(main))

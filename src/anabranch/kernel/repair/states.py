@@ -15,7 +15,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.inherited_tags import inherited_paths, read_inherited_at
+from anabranch.kernel.log.inherited_tags import inherited_number, inherited_paths, read_inherited_at
 from anabranch.kernel.log.main_pointer import numbers
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.log.removals import was_removed
@@ -94,7 +94,7 @@ def _read_tags(context: TableContext, found: Found) -> None:
 
 def _read_inherited(main: TableContext, found: Found) -> None:
     """Read the tags that main inherits, and look whether those of all mains are whole."""
-    own_number = main.past[0].tags if main.past else None
+    own_number = inherited_number(main)
     known = {*(numbers(main, TAGS_PREFIX) if main.main_generation else ()), own_number}
     for number in sorted(number for number in known if number is not None):
         for path in inherited_paths(main, number):

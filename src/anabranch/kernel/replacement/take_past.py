@@ -44,7 +44,6 @@ from anabranch.kernel.log.shared_past import former_mains
 from anabranch.kernel.log.tag_log import (
     find_tag,
     find_tags,
-    is_internal,
     stored_tags,
     tag_names,
     visible_names,
@@ -218,13 +217,18 @@ def drop_stale(target: TableContext, before: frozenset[str], now: frozenset[str]
 
 def tag_clashes(main: TableContext, target: TableContext, fork: SnapshotRef) -> Iterator[Conflict]:
     """The tags of main's past that the branch cannot have too, because it calls something else so."""
-    for there in find_tags(target, [name for name in tag_names(target) if not is_internal(name)]):
-        tag = find_tag(main, there.name)
-        if tag is not None and tag.snapshot.id <= fork.id and there.snapshot.stamp != tag.snapshot.stamp:
+    with reading(main.storage) as begin:
+        ours, theirs = begin(partial(visible_names, main)), begin(partial(visible_names, target))
+        both = sorted({*ours()} & {*theirs()})  # only those are read: main waits for this once it is sealed
+        tags, alike = begin(partial(find_tags, main, both)), begin(partial(find_tags, target, both))
+        there = {tag.name: tag for tag in alike()}
+    for tag in tags():
+        other = there.get(tag.name)
+        if other is not None and tag.snapshot.id <= fork.id and other.snapshot.stamp != tag.snapshot.stamp:
             yield Conflict(
                 "TAG_CLASH",
                 f"the tag '{tag.name}' names snapshot {tag.snapshot.id} on main of '{main.name}', and another snapshot, "
-                f"{there.snapshot.id}, on '{target.title}'",
+                f"{other.snapshot.id}, on '{target.title}'",
                 "rename one of them.",
             )
 
