@@ -393,3 +393,26 @@ class Read(Act):
 
     def is_harmless_on_old(self, result):
         return result == _GONE
+
+
+class Repair(Act):
+    """Mends what `verify` finds."""
+
+    def do(self, process):
+        done = process.table.repair()
+        left = [problem.message for problem in done.left if problem.severity == "error"]
+        if left:
+            raise Violation(f"repair left: {left}")
+        return [step.what for step in done.steps]
+
+    def done(self, process, result):
+        super().done(process, result)
+        model = process.world.model
+        for branch, line in model.lines.items():
+            if line.lost:
+                raise Violation(f"snapshots {[entry.id for entry in line.lost]} of '{branch}' are still lost")
+        model.check_refs()
+
+    def may_remove_newest(self, entry):
+        """One that nobody can read, as its writer slept until its files were purged, and died before it looked."""
+        return not entry.act.is_acknowledged and entry.is_unsettled

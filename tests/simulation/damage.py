@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from tests.simulation import acts, branching
 from tests.simulation.others import Foreign
-from tests.simulation.process import Violation
 from tests.simulation.scenes import Scene
 
 
@@ -123,25 +122,6 @@ class DeleteMain(Damage):
         return branch == "branch/branch-fix"
 
 
-class Repair(acts.Act):
-    """Mends what `verify` finds."""
-
-    def do(self, process):
-        done = process.table.repair()
-        left = [problem.message for problem in done.left if problem.severity == "error"]
-        if left:
-            raise Violation(f"repair left: {left}")
-        return [step.what for step in done.steps]
-
-    def done(self, process, result):
-        super().done(process, result)
-        model = process.world.model
-        for branch, line in model.lines.items():
-            if line.lost:
-                raise Violation(f"snapshots {[entry.id for entry in line.lost]} of '{branch}' are still lost")
-        model.check_refs()
-
-
 class Damaged(Scene):
     """A table is damaged, used as it is, and repaired."""
 
@@ -171,7 +151,7 @@ class Damaged(Scene):
     def between(self, world, number):
         self.weights = self.damaged if number == 1 else self.sound
         if number == 2:
-            yield Repair()
+            yield acts.Repair()
             yield acts.Append(world.rows(1))
             yield acts.Read()
             return

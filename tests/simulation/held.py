@@ -74,8 +74,19 @@ class Held:
                 raise Violation(f"savepoint {number} holds {sorted(ids)}")
 
     def is_some_set_aside(self):
-        """Whether a reference needs what a cleaning has moved away."""
-        return any(self.missing(stamp, content) for _, stamp, content in self.refs())
+        """Whether a reference needs what a cleaning has moved away, or the newest snapshot of a writer that died."""
+        return any(self.missing(stamp, content) for _, stamp, content in self.refs()) or any(
+            self.missing(entry.stamp, entry.content) for entry in self._unfinished()
+        )
+
+    def is_some_unreadable(self):
+        """Whether a writer slept until its files were purged, put its snapshot, and died before it looked for them."""
+        return any(self._lost(entry.stamp, entry.content) for entry in self._unfinished())
+
+    def _unfinished(self):
+        """Newest snapshots that nobody was told of, and that lacked files when they were looked at."""
+        heads = (line.head for line in self.lines.values() if not line.is_deleted)
+        return [e for e in heads if e is not None and e.is_unsettled and not e.act.is_acknowledged]
 
     def _lost(self, stamp, content):
         """Files that are missing, without those that a cleaning has moved away, which looks again before it ends."""

@@ -123,10 +123,16 @@ class Scene:
     def _clean(self, world, rng):
         return acts.CleanOrphans()
 
+    def _settling(self, world):
+        """What those left to do who died before they looked again at what they had done."""
+        if world.model.is_some_unreadable():
+            yield acts.Repair()
+        elif world.model.is_some_set_aside():
+            yield acts.CleanOrphans()
+
     def ending(self, world):
         """When all is quiet, everything can be done."""
-        if world.model.is_some_set_aside():
-            yield acts.CleanOrphans()  # one died before it looked again at what was committed meanwhile
+        yield from self._settling(world)
         yield acts.Read()
         yield acts.Append(world.rows(1))
         yield acts.Compact()
@@ -275,6 +281,7 @@ class Branches(Scene):
         return branching.Maintain()
 
     def ending(self, world):
+        yield from self._settling(world)
         yield acts.Read()
         yield acts.Append(world.rows(1))
         yield branching.SettleBranches()

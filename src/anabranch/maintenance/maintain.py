@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.engine import Engine
-from anabranch.errors import AnabranchError, StorageError
+from anabranch.errors import AnabranchError, CorruptTableError, StorageError
 from anabranch.kernel.branches.upkeep import BranchCare, tend_branches
 from anabranch.kernel.compaction.planning import plan_minor
 from anabranch.kernel.expiry.missing_refs import check_main_there
@@ -18,7 +18,7 @@ from anabranch.kernel.replacement.release import Releases, release_due
 from anabranch.maintenance.compact import CompactionResult, compact, newest_files
 from anabranch.maintenance.expire import expire_snapshots
 from anabranch.maintenance.expire_partitions import PartitionExpiry, expire_partitions
-from anabranch.maintenance.orphans import Cleaning, remove_orphan_files
+from anabranch.maintenance.orphans import Cleaning, bring_back_needed_files, remove_orphan_files
 from anabranch.options import REPLACED_MAIN_TIME_RETAINED, TARGET_FILE_SIZE
 
 
@@ -64,10 +64,20 @@ def maintain(
         context: the branch.
         options: of the table, with those of the call over them.
 
-    If there is no room to compact, that is tried again after the other steps.
+    If there is no room to compact, that is tried again after the other steps. If something cannot be read as the
+    cleaning of orphans had moved it away before its writer committed, it is brought back, and the steps begin anew.
 
     Raises what the three steps raise; what was done before an error stays done.
     """
+    try:
+        return _maintain(context, options, engine, dry_run=dry_run)
+    except CorruptTableError:
+        if dry_run or not bring_back_needed_files(context, engine=engine):
+            raise
+        return _maintain(context, options, engine, dry_run=False)
+
+
+def _maintain(context: TableContext, options: Mapping[str, str], engine: Engine, *, dry_run: bool) -> Upkeep:
     branches, mains, partitions = BranchCare(), Releases(), PartitionExpiry(dry_run=dry_run)
     if _is_main(context):
         check_main_there(context)

@@ -12,7 +12,7 @@ then `restore_orphan_files` brings them back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -81,12 +81,11 @@ def remove_orphan_files(
     listed = listed.filter(pl.col("kind") != FOREIGN)
     runs = orphan_runs(context)
     places = set_aside(context, runs)
-    aside = pl.Series("file_name", [path.rpartition("/")[2] for path in places], dtype=pl.String)
-    names = pl.concat([listed["file_name"], aside])
+    names = pl.concat([listed["file_name"], _names_of(places)])
     reachability = Reachability(reading_set_aside(context, places), names)
     reached = reachability.now()
     if not dry_run:
-        _bring_back(context, places, set(reached["file_name"]), engine)
+        _bring_back(context, places, reached, engine)
     # First the steps that need no room: on a full disk even moving may.
     purged = _purge(context, [run for run in runs if run <= cutoff and run < now], dry_run)
     orphans = listed.join(reached, on="file_name", how="anti", maintain_order="left")
@@ -129,14 +128,31 @@ def restore_orphan_files(context: TableContext, run: int, *, engine: Engine | No
     return Tally(len(missing), sum(files[path] for path in missing))
 
 
+def bring_back_needed_files(context: TableContext, *, engine: Engine | None = None) -> int:
+    """Move back what earlier runs moved and refs reach now; return the number of files.
+
+    A run does so itself; this is for what cannot be done before, as a snapshot cannot be read.
+    """
+    places = set_aside(context, orphan_runs(context))
+    if not places:
+        return 0
+    reached = Reachability(reading_set_aside(context, places), _names_of(places)).now()
+    return _bring_back(context, places, reached, engine or LocalEngine())
+
+
 def _bring_back(
-    context: TableContext, places: Mapping[str, str], reached: Collection[str], engine: Engine
-) -> None:
+    context: TableContext, places: Mapping[str, str], reached: pl.DataFrame, engine: Engine
+) -> int:
     """Move back what refs reach: a run may have been killed before its second look at the refs."""
-    needed = {there: path for path, there in places.items() if path.rpartition("/")[2] in reached}
-    _move(
-        context, {there: path for there, path in needed.items() if not context.storage.exists(path)}, engine
-    )
+    names = set(reached["file_name"])
+    needed = {there: path for path, there in places.items() if path.rpartition("/")[2] in names}
+    moves = {there: path for there, path in needed.items() if not context.storage.exists(path)}
+    _move(context, moves, engine)
+    return len(moves)
+
+
+def _names_of(paths: Iterable[str]) -> pl.Series:
+    return pl.Series("file_name", [path.rpartition("/")[2] for path in paths], dtype=pl.String)
 
 
 def _move(context: TableContext, moves: Mapping[str, str], engine: Engine) -> None:

@@ -93,6 +93,17 @@ def lost_files_of(context: TableContext, snapshot: Snapshot) -> tuple[list[str],
     return lost, len(paths)
 
 
+def brought_back(context: TableContext, newest: Snapshot, unreadable: str | None) -> bool:
+    """Bring back what orphan cleaning moved away of the newest snapshot; False if a file that was not there still is not.
+
+    Its writer slept right before it put the snapshot, and died before it looked for its files.
+    """
+    if unreadable is None or context.storage.exists(unreadable):
+        return False  # it is damaged
+    lost_files_of(context, newest)
+    return context.storage.exists(unreadable)
+
+
 def take_back(context: TableContext, snapshot: Snapshot) -> bool:
     """Remove a snapshot whose files are gone if it is the newest; False if others built on it, or take it back."""
     snapshots = context.snapshots

@@ -40,6 +40,7 @@ from anabranch.kernel.commit.conflicts import file_conflict, identity_conflict, 
 from anabranch.kernel.commit.in_history import stays_in_history
 from anabranch.kernel.commit.leftovers import displace, withdraw
 from anabranch.kernel.commit.presence import (
+    brought_back,
     is_late_rollback,
     lost_conflict,
     lost_files_of,
@@ -274,12 +275,14 @@ def _base(
 
 
 def _prepared(base: Base, action: Action, attempts: Attempts) -> Snapshot | None:
-    """Return the snapshot to publish; None if the base expired while it was read."""
+    """Return the snapshot to publish; None if the base expired while it was read, or can be read only now."""
     try:
         return attempts.prepare(base, _change_on(base, action), reuse_delta=not action.depends_on_base)
-    except CorruptTableError:
-        found = None if base.snapshot is None else base.context.snapshots.find(base.snapshot.id)
-        if base.snapshot is None or (found is not None and found.stamp == base.snapshot.stamp):
+    except CorruptTableError as error:
+        if base.snapshot is None:
+            raise
+        is_there = base.context.snapshots.still(base.snapshot) is not None
+        if is_there and not brought_back(base.context, base.snapshot, error.path):
             raise
         return None
 

@@ -245,7 +245,8 @@ class ManifestStore:
             raise CorruptTableError(
                 "is referred to, but does not exist",
                 path=path,
-                hint="its snapshot may have expired while it was read: plan again from a newer one.",
+                hint="its snapshot may have expired while it was read: plan again from a newer one. If it is the newest, "
+                "`maintain` brings back what the cleaning of orphans moved away, and `repair` mends what else can be.",
             ) from error
 
 

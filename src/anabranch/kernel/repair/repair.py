@@ -24,6 +24,7 @@ from anabranch.format.records.savepoint import pinned_savepoint_of
 from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot
 from anabranch.kernel.commit.base import Base, Change
 from anabranch.kernel.commit.leftovers import displace, leftovers_above, take_over
+from anabranch.kernel.commit.presence import take_back
 from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
@@ -91,6 +92,8 @@ def plan_branch(
     own = [p for p in problems if p.branch == context.branch]
     kinds = {p.kind for p in own}
     layout = context.layout
+    if Kind.MANIFEST in kinds:
+        yield from _take_unreadable_back(context, own)
     if Kind.GAP in kinds:
         for problem in own:
             if problem.kind is Kind.GAP and problem.snapshot_id is not None:
@@ -127,6 +130,30 @@ def plan_branch(
             ),
             lambda: take_over(context) is not None,
         )
+
+
+def _take_unreadable_back(context: TableContext, own: Sequence[Problem]) -> Iterator[tuple[RepairStep, Act]]:
+    """Plan to take the newest snapshot back if both of its manifest lists are gone.
+
+    Its writer slept until they were cleaned away as orphans and purged, put it, and died before it looked for them.
+    """
+    head = context.snapshots.head()
+    if head is None or context.is_forked(head):
+        return
+    lists = {
+        context.layout.manifest_path(name) for name in (head.base_manifest_list, head.delta_manifest_list)
+    }
+    damaged = {problem.path for problem in own if problem.kind is Kind.MANIFEST}
+    below = context.snapshots.find(head.id - 1)
+    if below is None or not lists <= damaged or any(map(context.storage.exists, lists)):
+        return
+    rows = "an unknown number of" if head.delta_record_count is None else f"{head.delta_record_count:,}"
+    what = (
+        f"take snapshot {head.id} of '{context.title}' back, which nobody can read: both of its manifest lists are gone, "
+        f"and with them what it changed, {rows} rows"
+    )
+    path = context.layout.snapshot_path(head.id)
+    yield RepairStep(Kind.MANIFEST, what, path), lambda: take_back(context, head)
 
 
 def _can_build_on(context: TableContext) -> bool:
