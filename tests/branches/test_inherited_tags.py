@@ -360,6 +360,15 @@ def test_a_file_of_a_number_that_never_was_is_put_aside():
     assert tags(table) == ALL
 
 
+def test_one_file_of_a_replacement_that_died_before_it_put_the_other_is_no_damage():
+    table = replaced(times=1)
+    storage = table.context.storage
+    storage.put("branch/TAGS-2", storage.get("branch/TAGS-1"))
+    assert opened(table).verify().problems == ()
+    storage.put("branch/TAGS-2", b"{")  # no expiry goes on with it, whatever it was
+    assert [problem.path for problem in opened(table).verify().problems] == ["branch/TAGS-2"]
+
+
 def test_a_decision_that_names_another_number_takes_nothing_away():
     table = replaced(times=1)
     storage = table.context.storage

@@ -343,3 +343,67 @@ def test_subqueries_that_read_other_columns_are_read_at_once(session, lake):
     plan = frame._jdf.queryExecution().optimizedPlan().toString()
     scans = {line.partition("RelationV2")[2] for line in plan.splitlines() if "RelationV2" in line}
     assert len(scans) == (2 if merges else 4), plan
+
+
+def ids(frame):
+    return sorted(row.id for row in frame.collect())
+
+
+@pytest.fixture
+def to_correct(lake, request):
+    """A table with a branch that is to become main; each test has one of its own."""
+    name = f"db.{request.function.__name__[-20:].strip('_')}"
+    table = lake.create_table(name, "id BIGINT NOT NULL")
+    table.append([{"id": 1}])
+    table.create_tag("good")
+    table.create_savepoint()
+    table.append([{"id": 2}])
+    table.create_tag("wrong")
+    table.create_branch("fix", "good")
+    table.branch("fix").append([{"id": 3}])
+    return name, table
+
+
+def test_what_was_opened_before_a_replacement_goes_on_with_the_new_main(session, lake, to_correct, tmp_path):
+    """Of a table with another id, Spark refuses what was opened before: also the static side of a running stream."""
+    name, table = to_correct
+    lake.create_table("db.stream", "id BIGINT NOT NULL").append([{"id": 10}])
+    opened = session.table(f"water.{name}")
+    statement = session.sql(f"SELECT id FROM water.{name}")
+
+    def now(frame):
+        return ids(frame.where("id > 0"))  # a frame that was collected keeps its plan
+
+    seen = []
+    joined = session.readStream.table("water.db.stream").crossJoin(opened.withColumnRenamed("id", "other"))
+    query = (
+        joined.writeStream.foreachBatch(lambda rows, _: seen.append(sorted(map(tuple, rows.collect()))))
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        assert (now(opened), now(statement), seen) == ([1, 2], [1, 2], [[(10, 1), (10, 2)]])
+        table.replace_main_branch("fix")
+        assert (now(opened), now(statement), opened.where("id > 2").count()) == ([1, 3], [1, 3], 1)
+        lake.table("db.stream").append([{"id": 20}])
+        query.processAllAvailable()
+        assert seen[1:] == [[(20, 1), (20, 3)]]
+    finally:
+        query.stop()
+    table.undo_replace()
+    assert now(opened) == [1, 2]
+
+
+def test_moments_of_main_have_the_same_names_in_all_ways_to_read(session, to_correct):
+    name, table = to_correct
+    table.replace_main_branch("fix")
+    table.create_tag("right")
+    read = {
+        "main@1.wrong": [1, 2], "main@1.good": [1], "main@1.snapshot.2": [1, 2], "main@1.savepoint.1": [1],
+        "main.snapshot.2": [1, 3], "main.good": [1], "main.right": [1, 3], "main.savepoint.1": [1],
+    }  # fmt: skip
+    for moment, expected in read.items():
+        assert ids(session.sql(f"SELECT id FROM water.{name} WITH ('scan.version' = '{moment}')")) == expected
+        assert ids(session.read.option("scan.version", moment).table(f"water.{name}")) == expected
+        assert ids(session.sql(f"SELECT id FROM water.{name} VERSION AS OF '{moment}'")) == expected

@@ -16,7 +16,7 @@ from anabranch.kernel.commit.leftovers import leftovers_above
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.inherited_tags import inherited_number, inherited_paths, read_inherited_at
-from anabranch.kernel.log.main_pointer import numbers
+from anabranch.kernel.log.main_pointer import find_pointer, numbers
 from anabranch.kernel.log.properties import BRANCH_PROPERTY
 from anabranch.kernel.log.removals import was_removed
 from anabranch.kernel.log.rollback_pins import is_rollback_pin
@@ -97,7 +97,8 @@ def _read_inherited(main: TableContext, found: Found) -> None:
     own_number = inherited_number(main)
     known = {*(numbers(main, TAGS_PREFIX) if main.main_generation else ()), own_number}
     for number in sorted(number for number in known if number is not None):
-        for path in inherited_paths(main, number):
+        paths = inherited_paths(main, number)
+        for path in paths if number == own_number or _is_inherited(main, number) else paths[:1]:
             tried(
                 found,
                 Kind.REF,
@@ -117,6 +118,15 @@ def _read_inherited(main: TableContext, found: Found) -> None:
                 found.refs += 1
                 name = f"tag '{stored.tag.name}'"
                 found.states.append(RefState(name, path, main, stored.tag.snapshot, whole=True))
+
+
+def _is_inherited(main: TableContext, number: int) -> bool:
+    """Whether a main inherits the tags of a number: a replacement that died, or was given up, may have left one file."""
+    try:
+        pointer = find_pointer(main, number)
+    except CorruptTableError:
+        return True
+    return pointer is not None and bool(pointer.past) and pointer.past[0].tags == number
 
 
 def _about_tag(name: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from anabranch.kernel.commit.gates import check_audited
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import beginnings, is_in_past, main_by_uuid
-from anabranch.kernel.log.main_pointer import replacements, seal_of
+from anabranch.kernel.log.main_pointer import is_dropped, replacements, seal_of
 from anabranch.kernel.log.moment import time_text
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import WRITER_PROPERTY, replace_facts
@@ -266,8 +266,12 @@ def last_standing(main: TableContext, known: Sequence[MainPointer], asked: int |
         )
     last = found[-1]
     if asked not in (None, last.generation):
+        name = former_main_name(last.generation)
+        is_lost = is_dropped(main, last)
         raise InvalidInputError(
             f"replacement {asked} of main of '{main.name}' is not the last one that counts, which is {last.generation}",
-            hint=f"take back {former_main_name(last.generation)} first.",
+            hint=f"nothing before it can be taken back, as {name} was dropped: put any branch there is in the place of main."
+            if is_lost
+            else f"take back {name} first.",
         )
     return last

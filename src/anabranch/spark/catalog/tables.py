@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from anabranch.catalog import Identifier
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
@@ -160,7 +161,9 @@ class LakeTable(WithoutMetrics, Relation):
         return answered(self, known)
 
     def id(self) -> str:
-        return str(self.table.branch_uuid)
+        """Return an id that stays when main is replaced: Spark refuses what was opened on a table of another."""
+        is_main = Identifier.parse(self.place.path).branch is None
+        return str(self.table.table_uuid if is_main else self.table.branch_uuid)
 
     def version(self) -> str | None:
         return None if self._snapshot is None else str(self._snapshot.id)

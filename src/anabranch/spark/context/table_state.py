@@ -40,7 +40,9 @@ class TableState:
 
     def by(self, options: Mapping[str, str]) -> TableState:
         """Return the state that a read with these options sees, with the columns that Spark already knows."""
-        keys = INCREMENTAL if self.is_named else (*STATE_OPTIONS, *INCREMENTAL)
+        # A table at a moment was opened by these options, and names of main mean nothing in a main of before.
+        is_named = self.is_named or self.table.moment is not None
+        keys = INCREMENTAL if is_named else (*STATE_OPTIONS, *INCREMENTAL)
         state = {key: options[key] for key in keys if key in options}
         if not state:
             return self
