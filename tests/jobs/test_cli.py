@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import anabranch
 from anabranch.cli.job_statuses import ShownStatuses
 from anabranch.cli.job_statuses import line_of as _line
 from anabranch.cli.main import run
@@ -42,6 +43,13 @@ def test_the_plan_is_shown_in_the_order_of_the_starts(cli, tmp_path):
     assert "o: table db.orders" in text
     assert "clean" not in text
     assert not (tmp_path / "wh").exists()
+
+
+def test_the_plan_says_which_table_is_not_there(cli, tmp_path):
+    assert "still to be made: there is no warehouse" in cli(DAILY, "--dry-run").out
+    anabranch.connect(tmp_path / "wh").create_table("db.orders", "id BIGINT")
+    (planned,) = json.loads(cli(DAILY, "--dry-run", "--json").out)
+    assert planned["changes"][0].startswith("still to be made: table 'db.daily' does not exist")
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def preview(job: Job, warehouse: str, how: Run, spark_lake: Lake | None = None) 
         if before is None:
             return Preview(StartChanges(("it is not known what it was when it last started",)))
         now = deployment_of(job, lake, code_version(Path(job.place.file)), None)
-    except NotFoundError:
-        return Preview(StartChanges())  # a table or a branch is still to be made
+    except NotFoundError as error:  # the start may make a branch, and somebody a table before it
+        return Preview(StartChanges((f"still to be made: {error.message}",)))
     is_other = before.definition is None or before.definition != now.definition
     if spark_lake is not None:
         now = replace(now, state=_state(job, spark_lake, how))
