@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from anabranch.catalog import Identifier
 from anabranch.errors import OptionError, UnsupportedFeatureError
 from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
@@ -162,7 +161,7 @@ class LakeTable(WithoutMetrics, Relation):
 
     def id(self) -> str:
         """Return an id that stays when main is replaced: Spark refuses what was opened on a table of another."""
-        is_main = Identifier.parse(self.place.path).branch is None
+        is_main = self.table.context.main_generation is not None
         return str(self.table.table_uuid if is_main else self.table.branch_uuid)
 
     def version(self) -> str | None:
