@@ -406,7 +406,8 @@ def test_a_former_main_that_was_put_back_knows_what_it_inherits():
     assert sorted(tags(table)) == ["begin1", "later"]
 
 
-def test_no_tag_that_is_made_on_the_branch_meanwhile_takes_the_place_of_mains():
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+def test_no_tag_that_is_made_on_the_branch_meanwhile_takes_the_place_of_mains(every):
     def made(branch):
         branch.create_tag("old1")
 
@@ -414,7 +415,7 @@ def test_no_tag_that_is_made_on_the_branch_meanwhile_takes_the_place_of_mains():
         branch.rename_tag("begin-fix", "old1")
 
     for act in (made, renamed):
-        for at in itertools.count(1, 5):
+        for at in itertools.count(1, every):
             table = replaced(options={"branch.seal.timeout": "300 ms"})
             table.create_branch("fix", "begin-fix", snapshot=3)
             table.branch("fix").append(rows(9, 1))
@@ -451,7 +452,7 @@ def test_what_another_engine_deletes_of_mains_own_does_not_come_back(moved):
     assert "old0" not in tags(table)
 
 
-@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 @pytest.mark.parametrize("late", ["", "old0"])
 def test_a_drop_that_dies_at_any_call_loses_none_and_brings_none_back(every, late):
     begun = replaced(times=3)
@@ -462,7 +463,7 @@ def test_a_drop_that_dies_at_any_call_loses_none_and_brings_none_back(every, lat
         release_due(table.context, 0)
         table.maintain()  # which ends what has died
 
-    for left in itertools.islice(deaths(begun, released), 0, None, every):
+    for left in deaths(begun, released, every=every):
         assert tags(left) == held
         if late:
             opened(left).delete_tag(late)
@@ -481,7 +482,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("how", CHANGES)
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_former_main_goes_while_one_is_changed(how, every):
     """At each call of the change, and the change at each call of the release."""
 

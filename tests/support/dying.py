@@ -56,14 +56,14 @@ def copy_of(table):
     return anabranch.Table(replace(table.context, storage=there, cache=MetadataCache()))
 
 
-def deaths(table, work, *, limit=500):
-    """Do `work(table)` in processes that die ever later, before and after each call, until one lives through it.
+def deaths(table, work, *, every=1, limit=2_000):
+    """Do `work(table)` in processes that die ever later, before and after each call or every so many, until one lives through it.
 
     Yields a copy of the table for each of them, as the dead process left it, unless it changed as much as the one
     before; the last is whole.
     """
     changes = -1
-    for at, after in itertools.product(range(1, limit), (False, True)):
+    for at, after in itertools.product(range(1, limit, every), (False, True)):
         left = copy_of(table)
         storage = DyingStorage(left.context.storage, at, after=after)
         try:
