@@ -209,7 +209,7 @@ GROUPS = {
                 "roll back to a newer moment; `verify` tells what is damaged",
             ),
             "EXPIRY_UNDERWAY": (
-                "snapshots after the moment are expiring: their numbers cannot be used again yet",
+                "the moment or snapshots after it are expiring: none can be the newest or be numbered anew yet",
                 "wait for the expiry (one that died counts for a week), or roll back without `destructive`",
             ),
             "FORMER_MAIN_KEPT": (

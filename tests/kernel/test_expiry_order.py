@@ -21,6 +21,7 @@ from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.ledger import find_commit
 from anabranch.storage.memory import MemoryStorage
 from tests.kernel.expiring import expire_to, fill, ids, new_table, through
+from tests.kernel.leaving import roll_back_elsewhere
 from tests.support.clock import DAY, HOUR, MINUTE, Clock
 from tests.support.faults import fail, run
 from tests.support.lengths import first_short
@@ -397,13 +398,21 @@ def test_what_a_late_writer_left_above_history_does_not_count_as_history(table):
 def test_a_rollback_for_good_while_an_expiry_is_paused_leaves_what_it_goes_to(
     table, to, seen, at_once, monkeypatch
 ):
-    """The expiry took the target for old. Whichever of both comes second sees to it that it stays."""
+    """The expiry took the target for old. Whichever of both comes second sees to it that it stays.
+
+    Once it removes snapshots, only other engines begin a rollback: ours is refused.
+    """
     monkeypatch.setattr(snapshot_removal, "_REMOVED_AT_ONCE", at_once)
     fill(table, 10, overwrite=True)
     wanted = ids_of(table.at(to))
 
     def roll_back(_):
-        through(table).rollback(to, destructive=True)
+        if not seen:
+            through(table).rollback(to, destructive=True)
+            return
+        with pytest.raises(CommitConflictError, match=f"EXPIRY_UNDERWAY.* from {to} on are expiring"):
+            through(table).rollback(to, destructive=True)
+        roll_back_elsewhere(table, to)()
 
     fault = (
         run("before", "delete_many", roll_back, where=seen)
@@ -428,7 +437,7 @@ def test_nobody_rolls_back_for_good_below_what_is_expiring(table, to, at_once, m
     refused = []
 
     def roll_back(_):
-        with pytest.raises(CommitConflictError, match=f"EXPIRY_UNDERWAY.* after {to} are expiring"):
+        with pytest.raises(CommitConflictError, match=f"EXPIRY_UNDERWAY.* from {to} on are expiring"):
             through(table).rollback(to, destructive=True)
         refused.append(to)
 
@@ -446,7 +455,7 @@ def test_nobody_begins_anew_while_an_expiry_puts_back_what_a_rollback_for_good_w
     wanted, refused = ids_of(table.at(8)), []
 
     def roll_back(_):
-        through(table).rollback(8, destructive=True)
+        roll_back_elsewhere(table, 8)()
 
     def append(_):
         with pytest.raises(

@@ -435,11 +435,11 @@ class Model(Held):
         """Whether another engine has taken files of a snapshot that is still there, or was until just now."""
         return stamp in self._broken
 
-    def is_expiry_marked_above(self, number):
-        """Whether main has the mark of an expiry, which may have died, that removes snapshots after this one."""
+    def is_expiry_marked_from(self, number):
+        """Whether main has the mark of an expiry, which may have died, that removes snapshots from this one on."""
         marks = f"{self.root}/{self.main}/ledger/expiring-".replace("//", "/")
         found = (path.removeprefix(marks) for path in self.world.store.objects if path.startswith(marks))
-        return any(int(name.partition("-")[0]) > number for name in found)
+        return any(int(name.partition("-")[0]) >= number for name in found)
 
     def check_refs(self, *, is_end=False):
         """Every file of every reference is there; in the end none is set aside any more."""

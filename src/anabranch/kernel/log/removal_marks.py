@@ -5,7 +5,7 @@ is the process that counts, not what is still there: one that stands still would
 removed and somebody else has committed under the same number. So the mark of one that died counts too, for a week.
 
 A rollback says what it is about to do by its pin (`anabranch.kernel.log.rollback_pins`), before it looks for marks: at least
-one of both finds the other.
+one of both finds the other. The snapshot that it goes to counts as well: as the newest, it must not be removed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def unmark_removal(context: TableContext, path: str) -> None:
     context.storage.delete(path)
 
 
-def is_expiring(context: TableContext, after: int) -> bool:
-    """Whether an expiry may still remove snapshots of numbers after this one. Marks of a week ago are taken away."""
+def is_expiring(context: TableContext, since: int) -> bool:
+    """Whether an expiry may still remove snapshots from this number on. Marks of a week ago are taken away."""
     marks = {
         info.path: info.modified_millis
         for info in context.storage.list(context.layout.branch_file_path(_FOLDER))
-        if (match := _FILE.fullmatch(info.path.rpartition("/")[2])) is not None and int(match[1]) > after
+        if (match := _FILE.fullmatch(info.path.rpartition("/")[2])) is not None and int(match[1]) >= since
     }
     if not marks:
         return False

@@ -330,14 +330,14 @@ def check_branches_may_go(context: TableContext, removal: Removal) -> None:
                 ) from error
 
 
-def _is_expiring(context: TableContext, after: int) -> bool:
-    """Whether an expiry may still remove snapshots of numbers after this one from the branch's folder.
+def _is_expiring(context: TableContext, since: int) -> bool:
+    """Whether an expiry may still remove snapshots from this number on from the branch's folder.
 
     That may be one of a branch that was main in between, and had its past there.
     """
     mains = {pointer.main.name for pointer in replacements(context) if pointer.main.name is not None}
     there = (mains & {*branch_names(context)}) - {context.branch} if mains else mains
-    return any(is_expiring(one, after) for one in (context, *map(context.on_branch, sorted(there))))
+    return any(is_expiring(one, since) for one in (context, *map(context.on_branch, sorted(there))))
 
 
 def _check_readable(context: TableContext, removal: Removal) -> None:
@@ -375,6 +375,6 @@ def _sweep(context: TableContext, removal: Removal) -> None:
 def _expiring(context: TableContext, target: Snapshot) -> CommitConflictError:
     return refused(
         "EXPIRY_UNDERWAY",
-        f"snapshots of '{context.title}' after {target.id} are expiring: their numbers cannot be used again yet",
+        f"snapshots of '{context.title}' from {target.id} on are expiring: none can be the newest or be numbered anew yet",
         "wait for the expiry; one that died counts for a week. Without 'destructive' any moment that can be read will do.",
     )
