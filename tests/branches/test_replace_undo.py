@@ -10,8 +10,10 @@ from anabranch.errors import (
     NotFoundError,
     SealedBranchError,
 )
+from anabranch.format.records.main_pointer import Release
 from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
+from anabranch.kernel.log.main_pointer import put_release
 from tests.branches.replacing import BEFORE, again, files, parted
 from tests.support.tables import ids_of, rows, written
 
@@ -76,6 +78,21 @@ def test_undo_goes_back_one_by_one_when_told_how_far():
     assert table.undo_replace(1).repeated
     with pytest.raises(NotFoundError, match="or all of that was taken back"):
         table.undo_replace(2)
+
+
+def test_nothing_is_undone_below_a_former_main_that_was_dropped():
+    table = parted()
+    table.replace_main_branch("fix")
+    table.create_tag("better")
+    table.create_branch("next", "better")
+    table.replace_main_branch("next")
+    with pytest.raises(InvalidInputError) as caught:
+        table.undo_replace(1)
+    assert "take back main@2 first" in caught.value.hint
+    put_release(table.context, 2, Release("drop", 0, "t"))
+    with pytest.raises(InvalidInputError) as caught:
+        table.undo_replace(1)
+    assert "main@2 was dropped" in caught.value.hint
 
 
 def test_nothing_to_undo():

@@ -1,27 +1,15 @@
 """A writer slept for days right before it put its snapshot, put it, and died before it looked for its files."""
 
+from dataclasses import replace
+
 import pytest
 
 import anabranch
-from anabranch.lake import Lake
-from anabranch.runtime import Runtime
-from anabranch.storage.memory import MemoryStorage
-from tests.kernel.test_presence import late_commit, through
-from tests.support.clock import DAY, Clock
-from tests.support.tables import SCHEMA, ids_of, rows
+from tests.kernel.test_presence import clock, late_commit, table, through
+from tests.support.clock import DAY
+from tests.support.tables import ids_of, rows
 
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def table(clock):
-    runtime = Runtime(clock=clock)
-    made = Lake(MemoryStorage(runtime=runtime), runtime=runtime).create_table("db.t", SCHEMA)
-    made.append(rows(0, 1))
-    return made
+__all__ = ["clock", "table"]
 
 
 def die_late(table, clock, *, cleanings=1):
@@ -59,12 +47,28 @@ def test_repair_takes_it_back_when_its_files_were_purged(table, clock):
     assert through(table).append(rows(9, 1)).id == 2
 
 
-@pytest.mark.parametrize("list_", [0, 1])
-def test_repair_keeps_a_snapshot_of_which_one_list_is_left(table, list_):
-    """That is no writer that slept: nobody knows whether it is all there is of acknowledged rows."""
+@pytest.mark.parametrize("left", ["base list", "delta list", "manifest"])
+def test_repair_keeps_a_snapshot_of_which_anything_is_left(table, left):
+    """That is no writer that slept: somebody may find out what there was of acknowledged rows."""
     newest = table.append(rows(1, 1))
-    lost = (newest.base_manifest_list, newest.delta_manifest_list)[list_]
-    table.context.storage.delete(table.context.layout.manifest_path(lost))
-    done = through(table).repair()
-    assert [problem.path for problem in done.left] == [f"manifest/{lost}"]
+    (meta,) = table.context.manifests.read_list(newest.delta_manifest_list)
+    names = {
+        "base list": newest.base_manifest_list,
+        "delta list": newest.delta_manifest_list,
+        "manifest": meta.file_name,
+    }
+    for what, name in names.items():
+        if what != left:
+            table.context.storage.delete(table.context.layout.manifest_path(name))
+    assert through(table).repair().left
+    assert through(table).snapshot.id == 2
+
+
+def test_repair_keeps_what_another_engine_put(table, clock):
+    """It does not look for its files afterwards, so it was told that it is committed."""
+    storage, path, _ = late_commit(table)
+    found = die_late(table, clock, cleanings=2)
+    made = found.snapshot
+    storage.put(path, replace(made, properties={}).to_json())
+    assert through(table).repair().left
     assert through(table).snapshot.id == 2

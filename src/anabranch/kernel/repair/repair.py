@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from anabranch.errors import CorruptTableError, NotFoundError
-from anabranch.format.records.layout import tag_name_of
+from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER, tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pinned_savepoint_of
 from anabranch.format.records.snapshot import CommitIdentity, CommitKind, Snapshot
@@ -29,7 +29,7 @@ from anabranch.kernel.commit.transaction import CommitRequest, commit
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import tend_fork_pins
-from anabranch.kernel.log.properties import LEFTOVER_PROPERTY
+from anabranch.kernel.log.properties import LEFTOVER_PROPERTY, WRITER_PROPERTY
 from anabranch.kernel.log.savepoint_log import find_savepoint
 from anabranch.kernel.log.seals import dropped_until
 from anabranch.kernel.refs.savepoints import tend
@@ -133,27 +133,34 @@ def plan_branch(
 
 
 def _take_unreadable_back(context: TableContext, own: Sequence[Problem]) -> Iterator[tuple[RepairStep, Act]]:
-    """Plan to take the newest snapshot back if both of its manifest lists are gone.
+    """Plan to take the newest snapshot back if nothing is left of what its writer put before it.
 
-    Its writer slept until they were cleaned away as orphans and purged, put it, and died before it looked for them.
+    It slept until that was cleaned away as orphans and purged, put the snapshot, and died before it looked. Other engines do
+    not look: what they put was acknowledged, and stays.
     """
     head = context.snapshots.head()
-    if head is None or context.is_forked(head):
+    if head is None or WRITER_PROPERTY not in head.properties or context.is_forked(head):
         return
-    lists = {
-        context.layout.manifest_path(name) for name in (head.base_manifest_list, head.delta_manifest_list)
-    }
+    lists = [head.base_manifest_list, head.delta_manifest_list]
     damaged = {problem.path for problem in own if problem.kind is Kind.MANIFEST}
-    below = context.snapshots.find(head.id - 1)
-    if below is None or not lists <= damaged or any(map(context.storage.exists, lists)):
+    if not {context.layout.manifest_path(name) for name in lists} <= damaged or _is_some_left(context, lists):
+        return
+    if context.snapshots.find(head.id - 1) is None:
         return
     rows = "an unknown number of" if head.delta_record_count is None else f"{head.delta_record_count:,}"
     what = (
-        f"take snapshot {head.id} of '{context.title}' back, which nobody can read: both of its manifest lists are gone, "
+        f"take snapshot {head.id} of '{context.title}' back, which nobody can read: its manifests and their lists are gone, "
         f"and with them what it changed, {rows} rows"
     )
     path = context.layout.snapshot_path(head.id)
     yield RepairStep(Kind.MANIFEST, what, path), lambda: take_back(context, head)
+
+
+def _is_some_left(context: TableContext, lists: Sequence[str]) -> bool:
+    """Whether one of these lists, or a manifest that our writer stored with them, is there: they share its uuid."""
+    written = {name.removeprefix(LIST_PREFIX).rpartition("-")[0] for name in lists}
+    there = (info.path.rpartition("/")[2] for info in context.storage.list(MANIFEST_FOLDER))
+    return any(uuid in name for name in there for uuid in written)
 
 
 def _can_build_on(context: TableContext) -> bool:
