@@ -136,7 +136,7 @@ def other_facts(change):
 
     def damaged(data):
         content = json.loads(zstandard.ZstdDecompressor().decompress(data))
-        change(content["own"][0])
+        change(content["own"])
         text = json.dumps(content).encode()
         return zstandard.ZstdCompressor(write_checksum=True).compress(text)
 
@@ -146,16 +146,25 @@ def other_facts(change):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda facts: facts.pop(),
-        lambda facts: facts.__setitem__(-1, []),
-        lambda facts: facts.__setitem__(0, "1"),
-        lambda facts: facts.__setitem__(3, "../../other/manifest-list"),
-        lambda facts: facts.__setitem__(6, "REPLACE"),
-        lambda facts: facts[-1].update(unknown=1),
-        lambda facts: facts[-1].update(watermark="late"),
-        lambda facts: facts[-1].update(index_manifest="../x"),
-        lambda facts: facts[-1].update(properties={"anabranch.parent": 1}),
-        lambda facts: facts[-1].update(log_offsets={"a": "b"}),
+        lambda own: own.pop("ids"),
+        lambda own: own["fields"].pop("commit_user"),
+        lambda own: own["fields"].pop("commit_kind"),
+        lambda own: own.update(ids=5),
+        lambda own: own.update(ids=["1"]),
+        lambda own: own.update(ids=[*own["ids"], 9]),
+        lambda own: own["fields"].update(base_manifest_list=[["../../other/manifest-list"]]),
+        lambda own: own["fields"].update(base_manifest_list="manifest-list/manifest-list"),
+        lambda own: own["fields"].update(commit_kind=[["REPLACE"]]),
+        lambda own: own["fields"].update(commit_kind=[[]]),
+        lambda own: own["fields"].update(commit_user=5),
+        lambda own: own["fields"].update(unknown=[[1]]),
+        lambda own: own["fields"].update(time_millis=[[True]]),
+        lambda own: own["fields"].update(watermark=[["late"]]),
+        lambda own: own["fields"].update(index_manifest=[["../x"]]),
+        lambda own: own["fields"].update(log_offsets=[{"a": "b"}]),
+        lambda own: own["properties"].update({"anabranch.parent": [[1]]}),
+        lambda own: own.update(properties=[]),
+        lambda own: own.update(properties=[1]),
     ],
 )
 def test_notes_that_are_no_snapshots_are_not_used(eager, used, change):

@@ -47,7 +47,7 @@ def state_of(branch: TableContext) -> BranchState:
     root = branch.layout.branch_root
     # In whatever order: what is asked later only shows what came later.
     with reading(branch.storage) as begin:
-        listing, snapshots = begin(lambda: [*branch.storage.list(root)]), begin(branch.snapshots.own_ids)
+        listing, snapshots = begin(lambda: [*branch.storage.list(root)]), begin(branch.snapshots.has_own)
         files = {info.path.rpartition("/")[2] for info in listing()}
         if DELETING_FILE in files:
             return BranchState.DELETING

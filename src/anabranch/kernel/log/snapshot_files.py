@@ -70,6 +70,12 @@ class SnapshotFiles:
         infos = self.storage.list(self.layout.snapshot_folder)
         return sorted(number for info in infos if (number := snapshot_id_of(info.path)) is not None)
 
+    def has_own(self) -> bool:
+        """Whether there is a snapshot in the branch's own folder."""
+        return any(
+            snapshot_id_of(info.path) is not None for info in self.storage.list(self.layout.snapshot_folder)
+        )
+
     def earliest_id(self) -> int | None:
         """Return the smallest snapshot id, or None."""
         hint = self.hinted_earliest_id()

@@ -117,15 +117,14 @@ def foreign_files(
         return {}
     names = pl.Series([*mine], dtype=pl.String).implode()
     found: set[str] = set()
-    later = since_rolled_back(main.left)
+    later, own_user = since_rolled_back(main.left), f"{MERGE_USER}{branch_uuid}"
     others = [
         snapshot
         for snapshot in counting(later)
-        if snapshot.commit_user != f"{MERGE_USER}{branch_uuid}" and rolled_back_to(snapshot) is None
+        if snapshot.commit_user != own_user and rolled_back_to(snapshot) is None
     ]
     known = noted or {}
-    for snapshot in others:
-        found.update(mine.keys() & set(known.get(marks_key(snapshot), ())))
+    found.update(name for snapshot in others for name in known.get(marks_key(snapshot), ()) if name in mine)
     unknown = [snapshot for snapshot in others if marks_key(snapshot) not in known]
     for delta in main.context.manifests.deltas(unknown, only=DELTA_COLUMNS):
         added = delta.adds().df["file_name"]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Final
 
 import polars as pl
@@ -164,7 +164,8 @@ def span_of(
 
     Raises `CorruptTableError` if their changes can no longer be read.
     """
-    marks: dict[bytes, LastChanges] = {}
+    appended: dict[bytes, int] = {}
+    overwritten: dict[bytes, int] = {}
     wide: list[WideOverwrite] = []
     merges: list[MergeMade] = []
     rollbacks: list[tuple[int, int]] = []
@@ -183,9 +184,15 @@ def span_of(
                 merges.append(MergeMade(snapshot.commit_identifier, snapshot.id, snapshot.stamp))
             continue
         done = next(read)
-        for row, made in done.partitions.items():
-            marks[row] = marks[row] | made if row in marks else made
+        for row, change in done.partitions.items():
+            if change.appended:
+                appended[row] = snapshot.id
+            if change.overwritten:
+                overwritten[row] = snapshot.id
         wide += done.wide
+    marks = {
+        row: LastChanges(appended.get(row, 0), overwritten.get(row, 0)) for row in {**appended, **overwritten}
+    }
     first, last = snapshots[0], snapshots[-1]
     return Span(
         first.id,
@@ -199,32 +206,37 @@ def span_of(
     )
 
 
+class Change(Enum):
+    """What one snapshot did to a partition; its value stands before the partition's row in `SnapshotMarks.to_json`."""
+
+    APPENDED = "+"
+    OVERWRITTEN = "="
+    BOTH = "*"
+
+    def __init__(self, sign: str) -> None:
+        self.appended = sign != "="
+        self.overwritten = sign != "+"
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotMarks:
     """Changes of one snapshot."""
 
-    partitions: Mapping[bytes, LastChanges]
+    partitions: Mapping[bytes, Change]
+    """By partition row."""
     wide: tuple[WideOverwrite, ...] = ()
 
-    def to_list(self) -> list[Any]:
-        """Convert to JSON values."""
-        rows = [
-            [row.hex(), bool(marks.appended), bool(marks.overwritten)]
-            for row, marks in self.partitions.items()
-        ]
-        return [rows, [[wide.schema_id, wide.spec] for wide in self.wide]]
+    def to_json(self) -> Any:
+        """Convert to JSON values: one text for all partitions, as thousands of short lists take long to read."""
+        rows = " ".join(f"{change.value}{row.hex()}" for row, change in self.partitions.items())
+        return [rows, [[wide.schema_id, wide.spec] for wide in self.wide]] if self.wide else rows
 
     @classmethod
-    def from_list(cls, snapshot_id: int, value: Any) -> SnapshotMarks:
-        """Parse the output of `to_list` for that snapshot. Raises `ValueError` or `TypeError` if it is invalid."""
-        rows, wide = value
+    def from_json(cls, snapshot_id: int, value: Any) -> SnapshotMarks:
+        """Parse the output of `to_json` for that snapshot. Raises `ValueError` or `TypeError` if it is invalid."""
+        rows, wide = (value, ()) if isinstance(value, str) else value
         return cls(
-            {
-                bytes.fromhex(row): LastChanges(
-                    snapshot_id if appended else 0, snapshot_id if overwritten else 0
-                )
-                for row, appended, overwritten in rows
-            },
+            {bytes.fromhex(row[1:]): Change(row[0]) for row in str.split(rows)},
             tuple(WideOverwrite(snapshot_id, int(schema_id), spec) for schema_id, spec in wide),
         )
 
@@ -259,26 +271,31 @@ def marks_of(context: TableContext, snapshot: Snapshot, delta: EntryFrame | None
     """
     entries = delta_of(context, snapshot, DELTA_COLUMNS) if delta is None else delta
     partitions = _rows_by_partition(entries.df)
-    appended, overwritten = LastChanges(appended=snapshot.id), LastChanges(overwritten=snapshot.id)
-    both = appended | overwritten
     match snapshot.commit_kind:
         case CommitKind.APPEND | CommitKind.OVERWRITE if MERGE_PROPERTY in snapshot.properties:
             replaced = merge_facts(snapshot).replaced
-            added = {row: appended for row in partitions if row not in replaced}
-            return SnapshotMarks({**added, **dict.fromkeys(replaced, overwritten)})
+            added = {row: Change.APPENDED for row in partitions if row not in replaced}
+            return SnapshotMarks({**added, **dict.fromkeys(replaced, Change.OVERWRITTEN)})
         case CommitKind.APPEND:
             return SnapshotMarks(
-                {row: both if deleted else appended for row, (_, deleted, _) in partitions.items()}
+                {
+                    row: Change.BOTH if deleted else Change.APPENDED
+                    for row, (_, deleted, _) in partitions.items()
+                }
             )
         case CommitKind.COMPACT:
             other = snapshot.delta_record_count not in (0, None)
             return SnapshotMarks(
-                {row: overwritten for row, (_, _, rows) in partitions.items() if other or rows != 0}
+                {row: Change.OVERWRITTEN for row, (_, _, rows) in partitions.items() if other or rows != 0}
             )
         case CommitKind.OVERWRITE if REWRITE_PROPERTY in snapshot.properties:
-            return SnapshotMarks({row: overwritten for row, (_, _, rows) in partitions.items() if rows != 0})
+            return SnapshotMarks(
+                {row: Change.OVERWRITTEN for row, (_, _, rows) in partitions.items() if rows != 0}
+            )
         case _:
-            return SnapshotMarks(dict.fromkeys(partitions, overwritten), _wide(snapshot, bool(partitions)))
+            return SnapshotMarks(
+                dict.fromkeys(partitions, Change.OVERWRITTEN), _wide(snapshot, bool(partitions))
+            )
 
 
 def _rows_by_partition(delta: pl.DataFrame) -> dict[bytes, tuple[bool, bool, int]]:

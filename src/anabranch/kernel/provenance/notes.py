@@ -14,7 +14,6 @@ with and without notes:
   followed on from there.
 * Snapshots that expired since are known exactly, where the records of an expiry (`carry`) sum them up.
 
-Snapshots are noted by their fields and not as their files are: reading thousands is most of what a merge takes then.
 Notes are no records: where they are missing, damaged or of a newer release, everything is read. They are written once a
 merge is done, and only where the next one has enough of it.
 """
@@ -24,13 +23,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 
 import zstandard
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.format.records.layout import check_file_name
-from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
+from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.json_object import JsonObject
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
@@ -45,11 +44,12 @@ from anabranch.kernel.provenance.classify import (
     marks_of,
 )
 from anabranch.kernel.provenance.past import Past
+from anabranch.kernel.provenance.snapshot_columns import from_columns, to_columns
 
 WORTH: Final = 32
 """Number of snapshots that no notes have, from which on new ones are written."""
-_VERSION: Final = 2
-"""Version 1 had snapshots as their files are, which takes four times as long to read."""
+_VERSION: Final = 3
+"""Earlier ones had snapshots one by one: reading thousands was most of what a merge took. They are not read."""
 _LEVEL: Final = 3
 _MAX_BYTES: Final = 1 << 30
 
@@ -155,14 +155,17 @@ def _to_bytes(branch: TableContext, notes: Notes) -> bytes:
     content = {
         "version": _VERSION,
         "fork": fork.to_dict(),
-        "main": [
-            [_brief(s), notes.marks[key].to_list(), notes.added[key]]
-            if (key := marks_key(s)) in notes.added
-            else [_brief(s)]
-            for s in notes.main
+        "main": to_columns(notes.main),
+        "changes": [
+            notes.marks[key].to_json() if (key := marks_key(s)) in notes.added else None for s in notes.main
         ],
-        "own": [_brief(snapshot) for snapshot in notes.own],
-        "births": [[name, birth.first, birth.last] for name, birth in notes.born.items()],
+        "added": ["/".join(notes.added.get(marks_key(s), ())) for s in notes.main],
+        "own": to_columns(notes.own),
+        "births": [
+            [*notes.born],
+            [birth.first for birth in notes.born.values()],
+            [birth.last for birth in notes.born.values()],
+        ],
     }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(text.encode())
@@ -175,75 +178,37 @@ def _from_bytes(branch: TableContext, data: bytes, path: str) -> Notes:
             raise CorruptTableError("claims to hold more than any notes do", path=path)
         text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_BYTES)
         content = JsonObject(json.loads(text), path)
-        content.version(_VERSION)
+        if content.version(_VERSION) != _VERSION:
+            raise CorruptTableError("is of an earlier release", path=path)
         if SnapshotRef.from_dict(content.values["fork"], where=path) != fork_of(branch).snapshot:
             raise CorruptTableError("is of another branch", path=path)
-        main, marks, added = [], {}, {}
-        for facts, *changes in content.values["main"]:
-            snapshot = _from_brief(facts, path)
-            main.append(snapshot)
-            if changes:
-                key = marks_key(snapshot)
-                marks[key], added[key] = SnapshotMarks.from_list(snapshot.id, changes[0]), tuple(changes[1])
-        own = tuple(_from_brief(facts, path) for facts in content.values["own"])
-        born = {str(name): Birth(int(first), int(last)) for name, first, last in content.values["births"]}
+        main = from_columns(content.values["main"], path=path)
+        own = from_columns(content.values["own"], path=path)
+        marks, added = {}, {}
+        alike: dict[str, SnapshotMarks] = {}  # most commits of a job change the same
+        changes, names = content.values["changes"], content.values["added"]
+        for snapshot, made, files in zip(main, changes, names, strict=True):
+            if made is None:
+                continue
+            key = marks_key(snapshot)
+            added[key] = _names(files)
+            if not isinstance(made, str):
+                marks[key] = SnapshotMarks.from_json(snapshot.id, made)
+            else:
+                if made not in alike:
+                    alike[made] = SnapshotMarks.from_json(snapshot.id, made)
+                marks[key] = alike[made]
+        born = _births(*content.values["births"])
     except (zstandard.ZstdError, ValueError, KeyError, TypeError) as error:
         raise CorruptTableError("cannot be read as notes of a merge", path=path) from error
-    return Notes(tuple(main), marks, added, own, born)
+    return Notes(main, marks, added, own, born)
 
 
-def _brief(snapshot: Snapshot) -> list[Any]:
-    """What a snapshot says, without what it leaves out."""
-    rest = {name: getattr(snapshot, name) for name in _REST}
-    said = {name: value for name, value in rest.items() if value is not None and value != {}}
-    if "log_offsets" in said:
-        said["log_offsets"] = {str(key): value for key, value in snapshot.log_offsets.items()}
-    return [*(getattr(snapshot, name) for name in _ALWAYS), said]
+def _names(files: str) -> tuple[str, ...]:
+    return tuple(str.split(files, "/")) if files else ()
 
 
-def _from_brief(facts: Any, path: str) -> Snapshot:
-    """A noted snapshot: read in a fifth of the time that its file takes, because a checksum holds for all of them.
-
-    Raises `ValueError`, `KeyError`, `TypeError` or `CorruptTableError` for what is none.
-    """
-    *always, rest = facts
-    values = dict(zip(_ALWAYS, always, strict=True))
-    if not isinstance(rest, dict) or not all(map(isinstance, always, _ALWAYS.values())):
+def _births(names: list[str], firsts: list[int], lasts: list[int]) -> dict[str, Birth]:
+    if not set(map(type, names)) <= {str} or not set(map(type, chain(firsts, lasts))) <= {int}:
         raise TypeError
-    if not all(isinstance(value, _REST[name]) for name, value in rest.items()):
-        raise TypeError
-    if not all(isinstance(value, str) for value in rest.get("properties", {}).values()):
-        raise TypeError
-    names = (values["base_manifest_list"], values["delta_manifest_list"])
-    for name in (*names, *(rest[key] for key in _FILES & rest.keys())):
-        check_file_name(name, path=path)
-    values["commit_kind"] = _KINDS[values["commit_kind"]]
-    if "log_offsets" in rest:
-        rest["log_offsets"] = {int(key): int(value) for key, value in rest["log_offsets"].items()}
-    return Snapshot(**values, **rest)
-
-
-_ALWAYS: Final = {
-    "id": int,
-    "schema_id": int,
-    "base_manifest_list": str,
-    "delta_manifest_list": str,
-    "commit_user": str,
-    "commit_identifier": int,
-    "commit_kind": str,
-    "time_millis": int,
-    "version": int,
-}
-_FILES: Final = frozenset({"changelog_manifest_list", "index_manifest", "statistics"})
-_REST: Final = {
-    **dict.fromkeys(
-        ("base_manifest_list_size", "delta_manifest_list_size", "changelog_manifest_list_size"), int
-    ),
-    **dict.fromkeys(("total_record_count", "delta_record_count", "changelog_record_count", "watermark"), int),
-    "next_row_id": int,
-    "log_offsets": dict,
-    "properties": dict,
-    "extra": dict,
-    **dict.fromkeys((*_FILES, "uuid", "operation", "writer_version"), str),
-}
-_KINDS: Final = {kind.value: kind for kind in CommitKind}
+    return dict(zip(names, map(Birth, firsts, lasts), strict=True))

@@ -1,0 +1,132 @@
+"""Many snapshots as columns of JSON values: read in a twentieth of the time that their files take.
+
+What takes time where there are thousands is to look at every field by itself. A column is looked at as a whole: the
+types of its values, and its file names at once. What is the same for all is said once, and texts are one text. Checksums
+of single snapshots are not kept: whoever stores the columns stores a checksum of all of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from itertools import repeat
+from types import NoneType
+from typing import Any, Final
+
+from anabranch.format.records.layout import check_file_names
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+
+
+def to_columns(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
+    """Return what snapshots say, field by field; without fields of which none says anything."""
+    columns = {name: [getattr(snapshot, name) for snapshot in snapshots] for name in _TYPES}
+    columns["log_offsets"] = [
+        {str(key): value for key, value in offsets.items()} for offsets in columns["log_offsets"]
+    ]
+    ids, properties = columns.pop("id"), columns.pop("properties")
+    said = {name: _packed(column) for name, column in columns.items() if any(map(_is_said, column))}
+    keys = dict.fromkeys(key for found in properties for key in found)
+    packed = {key: _packed([found.get(key) for found in properties]) for key in keys}
+    return {"ids": ids, "fields": said, "properties": packed}
+
+
+def from_columns(columns: Any, *, path: str) -> tuple[Snapshot, ...]:
+    """Return the snapshots of `to_columns`.
+
+    Raises `ValueError`, `KeyError`, `TypeError`, or `CorruptTableError` naming `path`, for columns of anything else.
+    """
+    ids, found, properties = columns["ids"], dict(columns["fields"]), columns["properties"]
+    if not isinstance(ids, list) or not isinstance(properties, dict):
+        raise TypeError("snapshots have numbers, and properties by name")
+    count = len(ids)
+    said = {name: _unpacked(packed, count, _TYPES[name]) for name, packed in {"id": ids, **found}.items()}
+    for name in _FILES & said.keys():
+        check_file_names([file for file in said[name] if file is not None], path=path)
+    if count:
+        said["commit_kind"] = [_KINDS[kind] for kind in said["commit_kind"]]
+    if "log_offsets" in said:
+        said["log_offsets"] = [
+            {int(key): int(value) for key, value in offsets.items()} for offsets in said["log_offsets"]
+        ]
+    said["properties"] = _properties(properties, count)
+    return tuple(_made(said, count))
+
+
+def _is_said(value: Any) -> bool:
+    return value is not None and value != {}
+
+
+def _packed(column: list[Any]) -> Any:
+    """A column; a text of texts, or what all of its values are in a list of its own."""
+    first = column[0]
+    if not isinstance(first, dict) and column.count(first) == len(column):
+        return [[first]]
+    if all(isinstance(value, str) and _BETWEEN not in value for value in column):
+        return _BETWEEN.join(column)
+    return column
+
+
+def _unpacked(packed: Any, count: int, types: _Types) -> list[Any]:
+    column = packed
+    if isinstance(packed, str):
+        column = packed.split(_BETWEEN)
+    elif len(packed) == 1 and isinstance(packed[0], list):
+        column = packed[0] * count
+    if not isinstance(column, list) or len(column) != count or not set(map(type, column)) <= types:
+        raise TypeError("another column was expected")
+    return column
+
+
+def _properties(columns: Mapping[str, Any], count: int) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = [{} for _ in range(count)]
+    for key, packed in columns.items():
+        for properties, text in zip(found, _unpacked(packed, count, _MAYBE_TEXT), strict=True):
+            if text is not None:
+                properties[key] = text
+    return found
+
+
+def _made(said: Mapping[str, Sequence[Any]], count: int) -> list[Snapshot]:
+    """What the constructor would make of each row, in a fifth of the time: it sets a frozen field by its name.
+
+    Raises `TypeError` if a field without a default is missing.
+    """
+    made = [Snapshot.__new__(Snapshot) for _ in range(count)]
+    for field in fields(Snapshot):
+        column: Iterable[Any]
+        if field.name in said:
+            column = said[field.name]
+        elif field.default_factory is not MISSING:
+            column = (field.default_factory() for _ in made)
+        elif field.default is not MISSING or not made:
+            column = repeat(field.default)
+        else:
+            raise TypeError(field.name)
+        deque(map(getattr(Snapshot, field.name).__set__, made, column), maxlen=0)
+    return made
+
+
+_BETWEEN: Final = "/"
+"""In no name of a file."""
+_Types = frozenset[type[Any]]
+_TEXT: Final[_Types] = frozenset({str})
+_MAYBE_TEXT: Final[_Types] = frozenset({str, NoneType})
+_MAYBE_NUMBER: Final[_Types] = frozenset({int, NoneType})
+_TYPES: Final[Mapping[str, _Types]] = {
+    **dict.fromkeys(("id", "schema_id", "commit_identifier", "time_millis", "version"), frozenset({int})),
+    **dict.fromkeys(("base_manifest_list", "delta_manifest_list", "commit_user", "commit_kind"), _TEXT),
+    **dict.fromkeys(
+        ("base_manifest_list_size", "delta_manifest_list_size", "changelog_manifest_list_size"), _MAYBE_NUMBER
+    ),
+    **dict.fromkeys(("total_record_count", "delta_record_count", "changelog_record_count"), _MAYBE_NUMBER),
+    **dict.fromkeys(("watermark", "next_row_id"), _MAYBE_NUMBER),
+    **dict.fromkeys(("changelog_manifest_list", "index_manifest", "statistics"), _MAYBE_TEXT),
+    **dict.fromkeys(("uuid", "operation", "writer_version"), _MAYBE_TEXT),
+    **dict.fromkeys(("log_offsets", "properties", "extra"), frozenset({dict})),
+}
+"""By field, the types of its values."""
+_FILES: Final = frozenset({
+    *("base_manifest_list", "delta_manifest_list", "changelog_manifest_list"), "index_manifest", "statistics",
+})  # fmt: skip
+_KINDS: Final = {kind.value: kind for kind in CommitKind}
