@@ -12,7 +12,6 @@ import anabranch
 from anabranch.kernel.log.cache import DEFAULT_CAPACITY, SHARED
 from benchmarks.workers.harness import Clock, main, peak
 
-ROW = pa.table({"id": [1], "v": ["a"]})
 KINDS = {pa.int64(): 5, pa.string(): "hello", pa.float64(): 1.5, pa.timestamp("us"): 1_000}
 TIMES = 9
 """How often what is short is done; the least counts."""
@@ -53,20 +52,26 @@ def wide(clock: Clock, home: str, columns: int) -> dict[str, Any]:
         return {"processor": min(_processor(lambda: table.append(row)) for _ in range(TIMES))}
 
 
+def _row() -> pa.Table:
+    """A row to append; pyarrow imports Pandas to make it, which is no part of what planning takes."""
+    return pa.table({"id": [1], "v": ["a"]})
+
+
 def merges(clock: Clock, home: str, commits: int) -> dict[str, Any]:
     """Merge a branch after that many commits of both sides, and again after one more of the branch."""
-    table = anabranch.connect(home).create_table("db.t", ROW.schema, options={"write-only": "true"})
-    table.append(ROW)
+    row = _row()
+    table = anabranch.connect(home).create_table("db.t", row.schema, options={"write-only": "true"})
+    table.append(row)
     table.create_tag("base")
     table.create_branch("fix", "base")
     for _ in range(commits):
-        table.append(ROW)
-        table.branch("fix").append(ROW)
+        table.append(row)
+        table.branch("fix").append(row)
     with clock.lap():
         first = _merge(home)
     again = []
     for _ in range(TIMES):
-        table.branch("fix").append(ROW)
+        table.branch("fix").append(row)
         again.append(_merge(home))
     return {
         "requests": [first[1], min(requests for _, requests in again)],
@@ -76,12 +81,13 @@ def merges(clock: Clock, home: str, commits: int) -> dict[str, Any]:
 
 def replacements(clock: Clock, home: str, count: int) -> dict[str, Any]:
     """Replace main by one branch after the other, none of them let go; the requests and times of each replacement."""
-    table = anabranch.connect(home).create_table("db.t", ROW.schema, options={"write-only": "true"})
-    table.append(ROW)
+    row = _row()
+    table = anabranch.connect(home).create_table("db.t", row.schema, options={"write-only": "true"})
+    table.append(row)
     requests, seconds = [], []
     for number in range(count):
         table.create_branch(f"b{number}", f"t{number}", snapshot=table.snapshot.id)
-        table.branch(f"b{number}").append(ROW)
+        table.branch(f"b{number}").append(row)
         begun = time.perf_counter()
         with anabranch.requests() as asked:
             table.replace_main_branch(f"b{number}")
@@ -94,12 +100,13 @@ def replacements(clock: Clock, home: str, count: int) -> dict[str, Any]:
 
 def writers(clock: Clock, home: str, writers: int, commits: int) -> dict[str, Any]:
     """Writers, each with a view of its own, append rows at once."""
-    anabranch.connect(home).create_table("db.t", ROW.schema).append(ROW)
+    row = _row()
+    anabranch.connect(home).create_table("db.t", row.schema).append(row)
 
     def write(_number: int) -> None:
         table = anabranch.connect(home).table("db.t")
         for _ in range(commits):
-            table.append(ROW)
+            table.append(row)
 
     with clock.lap(), anabranch.requests() as asked, ThreadPoolExecutor(writers) as pool:
         list(pool.map(write, range(writers)))

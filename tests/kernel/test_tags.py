@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -421,6 +422,32 @@ def test_a_tag_that_is_made_anew_while_one_of_its_name_expires_stays():
         expire_tags(through(late, meanwhile).context)
         assert late.tags(include_internal=True) == ["good"], (name, nth, when)
         assert late.at("good").snapshot.id == 3
+
+
+def _make_in_vain(table, *faults):
+    """Make a tag whose snapshot goes right after it was put."""
+    vanish = run("after", "put_if_absent", lambda _: forget(table, 2), where="tag/tag-good")
+    slow = through(table, *faults, vanish)
+    with pytest.raises(anabranch.AnabranchError):
+        slow.create_tag("good", 2)
+    return slow.context.storage.calls
+
+
+def test_a_tag_that_is_made_anew_while_one_of_its_name_is_taken_back_stays():
+    """Whoever made the first one finds that its snapshot is gone, and stands still at whatever call."""
+    seen = Counter()
+    for call, when in itertools.product(_make_in_vain(copied_history()), ("before", "after")):
+        seen[call.name] += when == "before"
+        table, made = copied_history(), []
+
+        def meanwhile(_, table=table, made=made):
+            _make_anew(table)
+            made.append("good")
+
+        _make_in_vain(table, run(when, call.name, meanwhile, nth=seen[call.name]))
+        # A read that finds nothing has no moment after it.
+        assert table.tags(include_internal=True) == made, (call, seen[call.name], when)
+        assert made == [] or table.at("good").snapshot.id == 3
 
 
 def test_a_tag_that_was_set_aside_by_mistake_is_put_back_by_the_next_expiry():

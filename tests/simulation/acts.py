@@ -346,18 +346,19 @@ class CreateTag(Act):
     def __init__(self, name, retained=None):
         super().__init__()
         self.name, self.retained = name, retained
-        self.at = None
+        self.at = self.tag = None
 
     def __str__(self):
         return f"create tag {self.name} for {self.retained}"
 
     def do(self, process):
         self.at = process.world.now
-        return process.table.create_tag(self.name, retained=self.retained).snapshot.id
+        self.tag = process.table.create_tag(self.name, retained=self.retained)
+        return self.tag.snapshot.id
 
     def done(self, process, result):
         super().done(process, result)
-        process.world.model.tag_acknowledged(self.name, self.at)
+        process.world.model.tag_acknowledged(self.tag, self.at)
 
     def failed(self, process, error):
         if not isinstance(error, AlreadyExistsError):

@@ -42,17 +42,19 @@ class Held:
         """The table is gone, with all that held on to it."""
         self.tags, self.tagged_at, self.savepoints, self.consumers = {}, {}, {}, {}
 
-    def tag_acknowledged(self, name, at):
+    def tag_acknowledged(self, tag, at):
         """A tag was made, begun at that time: from now on it is readable until it is removed on purpose."""
-        path = f"{self.root}/tag/tag-{name}"
+        path = f"{self.root}/tag/tag-{tag.name}"
         found = self.world.store.objects.get(path)
         if found is not None:
             content = json.loads(found.data)
+            if content.get("anabranch.mark") != tag.mark:
+                return  # it was removed on purpose before its maker heard of it, and this is another of its name
             if self.is_broken(stamp_of(content)):
                 return  # another engine was removing it already, files first: nobody can know
             self.tags[path], self.tagged_at[path] = content, at
             for missing in self._lost(stamp_of(content), content):
-                raise Violation(f"tag {name} was made, but lacks {missing}")
+                raise Violation(f"tag {tag.name} was made, but lacks {missing}")
 
     def savepoint_acknowledged(self, number):
         """A savepoint was made: from now on it is readable until it is removed on purpose."""

@@ -35,8 +35,8 @@ from anabranch.kernel.log.merge_pins import unpin_merges
 from anabranch.kernel.log.savepoint_log import is_of, savepoints
 from anabranch.kernel.log.seals import settled
 from anabranch.kernel.log.shared_past import forget_inherited, held_in
-from anabranch.kernel.log.tag_log import own_inherited
 from anabranch.kernel.refs.savepoints import delete_savepoint
+from anabranch.kernel.refs.tags import own_inherited
 
 
 @dataclass(frozen=True, slots=True)

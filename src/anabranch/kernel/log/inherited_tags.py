@@ -6,7 +6,7 @@ is made on main since, or moved to another snapshot, lies in main's own folder, 
 that is deleted leaves a mark there, ``DELETED-<g>-<digest of its name>``.
 
 All of it counts as references (`anabranch.kernel.expiry.ref_files`). Other engines look at files of tags only: they find those
-of a former main as long as that is kept, and when it goes, main gets files of its own (`tag_log.own_inherited`).
+of a former main as long as that is kept, and when it goes, main gets files of its own (`refs.tags.own_inherited`).
 
 What the table keeps for itself, pins of all kinds, is not inherited. By these another engine spares what its own expiry of a
 folder could take. Main's folder begins with its fork: such an expiry takes only files that were there then, which main's own

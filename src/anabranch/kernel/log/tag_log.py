@@ -7,7 +7,7 @@ Pins, which the table makes for itself, are found in the branch's own folder onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from anabranch.errors import NotFoundError
@@ -15,11 +15,10 @@ from anabranch.format.records.layout import tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX, fits_file
-from anabranch.kernel.log.context import TableContext, delete_exactly
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.inherited_tags import (
     MARK_PREFIX,
     StoredTag,
-    hide_inherited,
     inherited_tags,
     is_hidden,
     mark_of,
@@ -216,23 +215,3 @@ def _listed(context: TableContext) -> _Listing:
 
 def _is_file(name: str) -> bool:
     return not ("/" in name or "\\" in name or name in ("", ".", "..")) and fits_file(name)
-
-
-def own_inherited(main: TableContext, former: TableContext) -> None:
-    """Give main files of its own for the tags that it inherits and of which the files, in the folder of a former main, are to go."""
-    inherited = inherited_tags(main)
-
-    def put(tag: Tag) -> None:
-        known = inherited.get(tag.name)
-        if known is None or known.tag.snapshot.stamp != tag.snapshot.stamp or is_hidden(main, tag.name):
-            return
-        path, kept = main.layout.tag_path(tag.name), known.tag
-        if kept.created_millis is not None:  # it is as old as it was
-            kept = replace(kept, created_millis=kept.created(known.stored_millis), is_renamed=True)
-        is_new = main.storage.put_if_absent(path, kept.to_json())
-        # From now on that file alone says whether it is there. If others have hidden it meanwhile, they have deleted it.
-        if not hide_inherited(main, tag.name) and is_new:
-            delete_exactly(main.storage, path, kept.to_json())
-
-    names = [name for name in tag_names(former) if name in inherited]
-    each(put, find_own(former, names), at=main.storage)

@@ -14,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.refs import Tag
 from anabranch.format.text.names import RESERVED_TAG_PREFIX, fits_file
 from anabranch.kernel.log.context import TableContext
@@ -39,6 +40,18 @@ def remove_exactly(context: TableContext, tag: Tag) -> bool:
     if found is None or _digest(found) != _digest(tag):
         return False
     hide_inherited(context, tag.name)  # so that it does not come back from behind this one
+    return _remove(context, tag)
+
+
+def take_back(context: TableContext, tag: Tag) -> None:
+    """Remove a tag that was just put, and turned out to be not allowed, if it is still there. One that it hides is shown again."""
+    with suppress(CorruptTableError):  # it was replaced by something else
+        found = own_tag(context, tag.name)
+        if found is not None and _digest(found) == _digest(tag):
+            _remove(context, tag)
+
+
+def _remove(context: TableContext, tag: Tag) -> bool:
     path = context.layout.tag_path(tag.name)
     aside = f"{_PREFIX}{context.runtime.ids.uuid()}-{_digest(tag)}-{tag.name}"
     if not fits_file(aside):

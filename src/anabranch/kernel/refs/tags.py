@@ -21,13 +21,15 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pinned_savepoint_of
 from anabranch.format.text.names import check_tag_name
 from anabranch.kernel.log import moment_pins as pins
-from anabranch.kernel.log.context import TableContext, delete_exactly
+from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.inherited_tags import hide_inherited, inherited_tags, is_hidden
 from anabranch.kernel.log.moment import Moment, check_holds, check_there, of_tag
+from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.seals import settled
 from anabranch.kernel.log.store_clock import removal_time
 from anabranch.kernel.log.tag_log import (
     UNKNOWN,
+    find_own,
     find_tag,
     get_tag,
     is_internal,
@@ -36,7 +38,7 @@ from anabranch.kernel.log.tag_log import (
     stored_tags,
     tag_names,
 )
-from anabranch.kernel.refs.tag_removal import finish_removals, remove_exactly
+from anabranch.kernel.refs.tag_removal import finish_removals, remove_exactly, take_back
 from anabranch.option_kinds import LONGEST, parse_duration
 from anabranch.options import TAG_DEFAULT_TIME_RETAINED
 
@@ -63,7 +65,7 @@ def create_tag(
         check_holds(context, moment)
         _check_not_inherited(context, tag)
     except AnabranchError:
-        delete_exactly(context.storage, context.layout.tag_path(name), tag.to_json())  # not another since
+        take_back(context, tag)  # not another that has its name since
         raise
     return tag
 
@@ -116,7 +118,7 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
         _check_not_inherited(context, new)
     except AnabranchError:
         if existing is None:
-            delete_exactly(context.storage, path, new.to_json())
+            take_back(context, new)
         raise
     remove_exactly(context, old)  # not one that was put in its place since
     return new
@@ -143,7 +145,7 @@ def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: i
         pins.hand_over(context, pin, moment)
     except NotFoundError:
         if own is None:
-            delete_exactly(context.storage, context.layout.tag_path(name), tag.to_json())
+            take_back(context, tag)
         elif find_tag(context, name) == tag:
             context.storage.put(context.layout.tag_path(name), old.to_json())
         raise
@@ -166,6 +168,26 @@ def expire_tags(context: TableContext, *, dry_run: bool = False) -> list[str]:
         return [one.tag.name for one in expired]
     finish_removals(context, tag_names(context))
     return [one.tag.name for one in expired if remove_exactly(context, one.tag)]
+
+
+def own_inherited(main: TableContext, former: TableContext) -> None:
+    """Give main files of its own for the tags that it inherits and of which the files, in the folder of a former main, are to go."""
+    inherited = inherited_tags(main)
+
+    def put(tag: Tag) -> None:
+        known = inherited.get(tag.name)
+        if known is None or known.tag.snapshot.stamp != tag.snapshot.stamp or is_hidden(main, tag.name):
+            return
+        path, kept = main.layout.tag_path(tag.name), known.tag
+        if kept.created_millis is not None:  # it is as old as it was
+            kept = replace(kept, created_millis=kept.created(known.stored_millis), is_renamed=True)
+        is_new = main.storage.put_if_absent(path, kept.to_json())
+        # From now on that file alone says whether it is there. If others have hidden it meanwhile, they have deleted it.
+        if not hide_inherited(main, tag.name) and is_new:
+            take_back(main, kept)
+
+    names = [name for name in tag_names(former) if name in inherited]
+    each(put, find_own(former, names), at=main.storage)
 
 
 def parse_retained(text: str | int | None) -> int | None:

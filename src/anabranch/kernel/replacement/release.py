@@ -49,7 +49,8 @@ from anabranch.kernel.log.main_pointer import (
 from anabranch.kernel.log.savepoint_log import is_of, savepoints
 from anabranch.kernel.log.shared_past import held_in
 from anabranch.kernel.log.store_clock import SKEW_MILLIS, removal_time
-from anabranch.kernel.log.tag_log import find_tag, find_tags, is_internal, own_inherited, tag_names, tag_times
+from anabranch.kernel.log.tag_log import find_tag, find_tags, is_internal, tag_names, tag_times
+from anabranch.kernel.refs.tags import own_inherited
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ from anabranch.kernel.log.tag_log import (
     tag_names,
     visible_names,
 )
+from anabranch.kernel.refs.tag_removal import take_back
 
 _AT_ONCE: Final = 512
 """Snapshots per batch: they are held in memory and checked by one listing."""
@@ -317,7 +318,7 @@ def _copy_tag(
         target.storage.put(path, tag.to_json())
     if find_tag(main, tag.name) == tag:
         return tag.name
-    delete_exactly(target.storage, path, tag.to_json())
+    take_back(target, tag)
     return None
 
 
