@@ -499,3 +499,31 @@ def late_commit(table):
     content = storage.get(path)
     storage.delete(path)
     return storage, path, content
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("by_others", [False, True])
+def test_a_savepoint_whose_list_was_cleaned_away_while_it_was_made_can_be_read(table, clock, when, by_others):
+    """Its process sleeps for days between the list and the savepoint, which is acknowledged."""
+    table.append(rows(1, 1))
+    needed = {info.path for info in table.context.storage.list(recursive=True)}
+
+    def sleep(path):
+        clock.now += 2 * DAY
+        if not by_others:
+            table.remove_orphan_files()
+            clock.now += 2 * DAY
+            table.remove_orphan_files()  # removes for good what the first one has set aside
+            return
+        for info in list(table.context.storage.list("manifest")):
+            if info.path not in needed:
+                table.context.storage.delete(info.path)
+
+    slow = through(table, run(when, "put_if_absent", sleep, where="savepoint/*"))
+    made = slow.create_savepoint()
+    assert ids_of(through(table).at(f"savepoint.{made.id}")) == [0, 1]
+    assert table.context.storage.exists(f"manifest/{made.full_manifest_list}")
+    table.append(rows(2, 1))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="0 ms")
+    assert ids_of(through(table).at(f"savepoint.{made.id}")) == [0, 1]
+    assert table.verify().ok

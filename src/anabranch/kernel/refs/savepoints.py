@@ -5,7 +5,8 @@ Creation:
 1. A pin, a short-lived tag, holds the snapshot; then the snapshot is checked to still exist.
 2. The full manifest list is written: one list of all manifests of the snapshot.
 3. ``savepoint-<n>`` is put if absent, n being the next number of the table. That one call makes the savepoint and
-   assigns the number; the loser of a race tries the next one. All that it needs is held by then.
+   assigns the number; the loser of a race tries the next one. All that it needs is held by then; if the process stood
+   still for long in between, the full manifest list may have been cleaned away, and is written again.
 4. The savepoint's own tag, ``anabranch-savepoint-<n>``, takes over from the pin, which is removed.
 
 Removal: an empty ``savepoint-<n>.deleted``, so that the number is not reused; then the file; then
@@ -30,6 +31,7 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint, pin_name, pinned_savepoint_of
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
+from anabranch.kernel.commit.presence import is_aged
 from anabranch.kernel.log import moment_pins as pins
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
@@ -158,7 +160,8 @@ def remade_savepoint(context: TableContext, number: int) -> Savepoint | None:
     if tag is None:
         return None
     stored = context.storage.info(context.layout.tag_path(tag.name)).modified_millis
-    return replace(_draft(context, tag.snapshot, number), save_time=stored)
+    draft, _ = _draft(context, tag.snapshot, number)
+    return replace(draft, save_time=stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +236,9 @@ def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | N
     """Create the savepoint under exactly that number; None if the number is taken."""
     pin = pins.take(context, moment)
     draft: Savepoint | None = None
+    begun = context.runtime.clock.now_millis()
     try:
-        draft = _draft(context, moment.snapshot, number)
+        draft, full_list = _draft(context, moment.snapshot, number)
         won = context.storage.put_if_absent(context.layout.savepoint_path(number), draft.to_json())
     except AnabranchError as error:
         if not (isinstance(error, StorageError) and error.outcome_unknown):
@@ -248,6 +252,9 @@ def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | N
         _discard(context, draft, pin)
         return None
     # Whatever fails from here on, the savepoint exists and the pin holds it.
+    if is_aged(context, begun):
+        # Not before: a cleaning from now on finds that it is needed, or puts it back when it looks again.
+        context.storage.put_many(full_list)
     _pin(context, draft)
     try:
         pins.hand_over(context, pin, moment)
@@ -258,14 +265,14 @@ def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | N
     return draft
 
 
-def _draft(context: TableContext, snapshot: Snapshot, number: int) -> Savepoint:
-    """Prepare the savepoint, not yet stored, and store its manifest list."""
+def _draft(context: TableContext, snapshot: Snapshot, number: int) -> tuple[Savepoint, Mapping[str, bytes]]:
+    """Prepare the savepoint, not yet stored, and store its manifest list; return both."""
     schema = context.schemas.get(snapshot.schema_id)
     manifests = context.manifests.of_snapshot(snapshot)
     writer = ManifestWriter(context, schema, schema.options)
     full_list, _ = writer.manifest_list(manifests)
     context.storage.put_many(writer.objects)
-    return Savepoint(
+    draft = Savepoint(
         id=number,
         saved_snapshot_id=snapshot.id,
         schema_id=snapshot.schema_id,
@@ -275,6 +282,7 @@ def _draft(context: TableContext, snapshot: Snapshot, number: int) -> Savepoint:
         branch_uuid=context.branch_uuid,
         saved_snapshot=snapshot,
     )
+    return draft, writer.objects
 
 
 def _count(context: TableContext, snapshot: Snapshot, manifests: list[ManifestFileMeta]) -> int:
