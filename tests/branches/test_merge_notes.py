@@ -227,6 +227,31 @@ def test_a_merge_that_was_rolled_back_can_be_merged_again(eager):
 
 
 @pytest.mark.parametrize("destructive", [True, False])
+@pytest.mark.parametrize("expired_first", [True, False])
+def test_a_merge_that_was_rolled_back_is_merged_again_after_the_branch_has_expired(
+    eager, destructive, expired_first
+):
+    """What the branch did since an earlier merge is told by the records of its expiry: the notes have no changes of it."""
+    table, branch = parted()
+    branch.append(rows([10], "a"))
+    table.merge_branch("fix")
+    for number in (11, 12, 13):
+        branch.append(rows([number], "a"))
+    table.append(rows([50], "b"))
+    before = table.snapshot.id
+    table.merge_branch("fix")
+    branch.append(rows([14], "a"))
+    for step in (True, False):
+        if step is expired_first:
+            branch.expire_snapshots(retain_max=3, retain_min=1, older_than=0)  # the newest noted one stays
+        else:
+            table.rollback(before, force=True, destructive=destructive)
+    assert contents(table) == [1, 2, 3, 10, 50]
+    uncached(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 14, 50]
+
+
+@pytest.mark.parametrize("destructive", [True, False])
 def test_main_is_rolled_back_to_before_what_was_noted(eager, destructive):
     table, branch = with_notes()
     table.rollback(2, force=True, destructive=destructive)

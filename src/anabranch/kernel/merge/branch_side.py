@@ -44,8 +44,11 @@ class BranchSide:
     def since(self, taken: SnapshotRef) -> Side:
         """Return what the branch did since the snapshot of it that main has."""
         if taken.id not in self._sides:
+            # The notes do not have the changes of the branch's own snapshots. Those of expired ones, which are asked for
+            # where main has undone a merge, are in the records of the expiry.
+            past = self.files.retained if self.files.is_noted_after(taken.id) else self.files.past
             self._sides[taken.id] = side_of(
-                self._branch, self._branch, self.files.past, self._fork.snapshot, taken=taken
+                self._branch, self._branch, past, self._fork.snapshot, taken=taken
             )
         return self._sides[taken.id]
 

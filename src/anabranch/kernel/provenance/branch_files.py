@@ -51,6 +51,15 @@ class BranchFiles:
         return past_since(self.branch, self.head, fork, known=self.notes.of_branch, deltas=True)
 
     @lazy
+    def retained(self) -> Past:
+        """Those of them that are retained, whatever is noted."""
+        return past_since(self.branch, self.head, fork_of(self.branch).snapshot, deltas=True)
+
+    def is_noted_after(self, point: int) -> bool:
+        """Whether some of the past after the snapshot of that id is known by notes, and so may have expired."""
+        return self._noted > 0 and self.notes.own[-1].id > point
+
+    @lazy
     def _noted(self) -> int:
         """Number of snapshots of the past that are noted."""
         return self.notes.count_in(self.past)
