@@ -72,6 +72,41 @@ def test_a_job_with_other_events_may_follow(lake, spark, warehouse, tmp_path, st
     assert dst.snapshot.commit_user == f"third@{dst.branch_uuid}"
 
 
+def _replacing(warehouse, name):
+    """Passes rows on, and puts a branch in the place of main in the middle of a batch; once."""
+
+    def passed(batches):
+        yield from batches
+        dst = anabranch.connect(warehouse).table("db.dst")
+        if dst.context.branch != name:
+            dst.replace_main_branch(name)
+
+    return passed
+
+
+def test_main_is_replaced_in_the_middle_of_a_batch(lake, spark, warehouse, tmp_path):
+    src, dst = lake.create_table("db.src", SCHEMA), lake.create_table("db.dst", SCHEMA)
+    query = Stream(spark, warehouse, tmp_path / "query")
+    for number in range(2):
+        src.append(rows(number, 1))
+        query.run(query.source(), query="copy")
+        dst.create_tag(f"t{number}")
+    for name in ("fix", "other"):
+        dst.create_branch(name, "t0")
+    src.append(rows(2, 1))
+
+    def replaced(name, **options):
+        frame = query.source().mapInPandas(_replacing(str(warehouse), name), "id long, v string")
+        query.run(frame, query="copy", **options)
+
+    # The message says what to do, and nothing of a new checkpoint, with which all rows would be written again.
+    assert "restart it with sink.on-replace=follow" in failing(lambda: replaced("fix"))
+    assert ids_of(dst) == [0]
+    dst.undo_replace()
+    replaced("other", **{"sink.on-replace": "follow"})
+    assert ids_of(dst) == [0, 2]
+
+
 @pytest.mark.long
 def test_a_stream_of_main_crosses_over(lake, spark, warehouse, tmp_path, story):
     _, dst, _, _ = story

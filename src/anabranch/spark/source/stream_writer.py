@@ -320,7 +320,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             producer=user,
             is_first=batch == self.first_batch,
             now=now,
-            is_of_write=watermark_definition(self._table.schema) is None,
+            # That of the rows: asked for its schema, a table goes on to a new main, which only `_follow` may do here.
+            is_of_write=watermark_definition(rows.schema) is None,
         )
 
     def _settle_repeated(
