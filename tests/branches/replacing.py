@@ -87,6 +87,16 @@ def parted(*, fix=1, main=1, options=None, schema="id BIGINT NOT NULL, v STRING"
     return table
 
 
+def twice_replaced():
+    """A table whose main was replaced by `fix`, and that by `next`, which began there."""
+    table = parted()
+    table.replace_main_branch("fix")
+    table.create_tag("better")
+    table.create_branch("next", "better")
+    table.replace_main_branch("next")
+    return table
+
+
 BEFORE = [0, 1, 2, 3, 4, 5]
 """What both have."""
 

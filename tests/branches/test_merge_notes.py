@@ -133,10 +133,15 @@ def test_damaged_notes_are_not_used(eager, damage):
 
 def other_facts(change):
     """Whole notes whose snapshots say something else."""
+    return other_content(lambda content: change(content["own"]))
+
+
+def other_content(change):
+    """Whole notes that say something else."""
 
     def damaged(data):
         content = json.loads(zstandard.ZstdDecompressor().decompress(data))
-        change(content["own"])
+        change(content)
         text = json.dumps(content).encode()
         return zstandard.ZstdCompressor(write_checksum=True).compress(text)
 
@@ -171,6 +176,17 @@ def test_notes_that_are_no_snapshots_are_not_used(eager, used, change):
     table, _ = with_notes()
     storage, path = table.context.storage, f"{NOTES}/NOTES-1"
     storage.put(path, other_facts(change)(storage.get(path)))
+    used.clear()
+    uncached(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 50]
+    assert not any(used)
+
+
+@pytest.mark.parametrize("version", [1, 2, 4])
+def test_notes_of_another_release_are_not_used(eager, used, version):
+    table, _ = with_notes()
+    storage, path = table.context.storage, f"{NOTES}/NOTES-1"
+    storage.put(path, other_content(lambda content: content.update(version=version))(storage.get(path)))
     used.clear()
     uncached(table).merge_branch("fix")
     assert contents(table) == [1, 2, 3, 10, 11, 50]

@@ -32,7 +32,7 @@ from anabranch.kernel.log.main_pointer import (
 from anabranch.kernel.log.seals import check_open
 from anabranch.kernel.replacement.release import release_due, take_back
 from anabranch.storage.local import LocalStorage
-from tests.branches.replacing import BEFORE, again, files, parted, timed
+from tests.branches.replacing import BEFORE, again, files, parted, timed, twice_replaced
 from tests.support.faults import FaultyStorage
 from tests.support.tables import SCHEMA, ids_of, make_table, rows
 
@@ -270,15 +270,6 @@ def test_dropping_and_taking_back_exclude_each_other():
     assert release_due(table.context, 0).dropped == ()
     table.undo_replace()
     assert ids_of(table) == [*BEFORE, 1000]
-
-
-def twice_replaced():
-    table = parted()
-    table.replace_main_branch("fix")
-    table.create_tag("better")
-    table.create_branch("next", "better")
-    table.replace_main_branch("next")
-    return table
 
 
 def test_a_branch_that_is_to_be_main_again_is_not_deleted():

@@ -14,7 +14,7 @@ from anabranch.format.records.main_pointer import Release
 from anabranch.format.records.snapshot import CommitIdentity
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.main_pointer import put_release
-from tests.branches.replacing import BEFORE, again, files, parted
+from tests.branches.replacing import BEFORE, again, files, parted, twice_replaced
 from tests.support.tables import ids_of, rows, written
 
 # Taking it back
@@ -63,11 +63,7 @@ def test_a_job_that_was_fenced_goes_on_after_undo():
 
 
 def test_undo_goes_back_one_by_one_when_told_how_far():
-    table = parted()
-    table.replace_main_branch("fix")
-    table.create_tag("better")
-    table.create_branch("next", "better")
-    table.replace_main_branch("next")
+    table = twice_replaced()
     table.undo_replace()
     assert table.context.branch == "fix"
     assert table.undo_replace().repeated
@@ -81,11 +77,7 @@ def test_undo_goes_back_one_by_one_when_told_how_far():
 
 
 def test_nothing_is_undone_below_a_former_main_that_was_dropped():
-    table = parted()
-    table.replace_main_branch("fix")
-    table.create_tag("better")
-    table.create_branch("next", "better")
-    table.replace_main_branch("next")
+    table = twice_replaced()
     with pytest.raises(InvalidInputError) as caught:
         table.undo_replace(1)
     assert "take back main@2 first" in caught.value.hint

@@ -503,8 +503,11 @@ def late_commit(table):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("by_others", [False, True])
-def test_a_savepoint_whose_list_was_cleaned_away_while_it_was_made_can_be_read(table, clock, when, by_others):
-    """Its process sleeps for days between the list and the savepoint, which is acknowledged."""
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_savepoint_whose_list_was_cleaned_away_while_it_was_made_can_be_read(
+    table, clock, when, by_others, is_stopped
+):
+    """Its process sleeps for days between the list and the savepoint, which is acknowledged; or its clock sleeps too."""
     table.append(rows(1, 1))
     needed = {info.path for info in table.context.storage.list(recursive=True)}
 
@@ -520,6 +523,10 @@ def test_a_savepoint_whose_list_was_cleaned_away_while_it_was_made_can_be_read(t
                 table.context.storage.delete(info.path)
 
     slow = through(table, run(when, "put_if_absent", sleep, where="savepoint/*"))
+    if is_stopped:
+        its = Clock()
+        its.now = clock.now
+        slow = anabranch.Table(replace(slow.context, runtime=Runtime(clock=its)))
     made = slow.create_savepoint()
     assert ids_of(through(table).at(f"savepoint.{made.id}")) == [0, 1]
     assert table.context.storage.exists(f"manifest/{made.full_manifest_list}")

@@ -5,8 +5,8 @@ Creation:
 1. A pin, a short-lived tag, holds the snapshot; then the snapshot is checked to still exist.
 2. The full manifest list is written: one list of all manifests of the snapshot.
 3. ``savepoint-<n>`` is put if absent, n being the next number of the table. That one call makes the savepoint and
-   assigns the number; the loser of a race tries the next one. All that it needs is held by then; if the process stood
-   still for long in between, the full manifest list may have been cleaned away, and is written again.
+   assigns the number; the loser of a race tries the next one. All that it needs is held by then, but for the
+   list, which a cleaning may have taken if the process stood still in between: it is looked for, and written again.
 4. The savepoint's own tag, ``anabranch-savepoint-<n>``, takes over from the pin, which is removed.
 
 Removal: an empty ``savepoint-<n>.deleted``, so that the number is not reused; then the file; then
@@ -31,7 +31,6 @@ from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import Savepoint, pin_name, pinned_savepoint_of
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.commit.manifest_writer import ManifestWriter
-from anabranch.kernel.commit.presence import is_aged
 from anabranch.kernel.log import moment_pins as pins
 from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
@@ -236,7 +235,6 @@ def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | N
     """Create the savepoint under exactly that number; None if the number is taken."""
     pin = pins.take(context, moment)
     draft: Savepoint | None = None
-    begun = context.runtime.clock.now_millis()
     try:
         draft, full_list = _draft(context, moment.snapshot, number)
         won = context.storage.put_if_absent(context.layout.savepoint_path(number), draft.to_json())
@@ -244,16 +242,22 @@ def _create(context: TableContext, moment: Moment, number: int) -> Savepoint | N
         if not (isinstance(error, StorageError) and error.outcome_unknown):
             _discard(context, draft, pin)
         raise
-    if won and context.storage.exists(context.layout.deleted_savepoint_path(number)):
-        # Made and deleted by others since the numbers were read: the number must not come back.
-        context.storage.delete(context.layout.savepoint_path(number))
-        won = False
+    is_whole = True
+    if won:
+        paths = [context.layout.deleted_savepoint_path(number), *full_list]
+        was_deleted, *are_there = each(context.storage.exists, paths, at=context.storage)
+        is_whole = all(are_there)
+        if was_deleted:
+            # Made and deleted by others since the numbers were read: the number must not come back.
+            context.storage.delete(context.layout.savepoint_path(number))
+            won = False
     if not won:
         _discard(context, draft, pin)
         return None
     # Whatever fails from here on, the savepoint exists and the pin holds it.
-    if is_aged(context, begun):
-        # Not before: a cleaning from now on finds that it is needed, or puts it back when it looks again.
+    if (
+        not is_whole
+    ):  # a cleaning that comes later finds that it is needed, or puts it back when it looks again
         context.storage.put_many(full_list)
     _pin(context, draft)
     try:

@@ -44,7 +44,7 @@ def remove_exactly(context: TableContext, tag: Tag) -> bool:
 
 
 def take_back(context: TableContext, tag: Tag) -> None:
-    """Remove a tag that was just put, and turned out to be not allowed, if it is still there. One that it hides is shown again."""
+    """Remove a tag that was just put and turned out not to be allowed, if its name is still its own."""
     with suppress(CorruptTableError):  # it was replaced by something else
         found = own_tag(context, tag.name)
         if found is not None and _digest(found) == _digest(tag):

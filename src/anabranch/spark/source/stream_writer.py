@@ -39,6 +39,7 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.transaction import Committed
 from anabranch.kernel.commit.watermark import Claim
+from anabranch.kernel.provenance.births import delta_of
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.lineage.model import (
     LINEAGE_PROPERTY,
@@ -272,7 +273,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _entry_of(self, batch: int) -> LineageEntry | None:
         """Return the lineage entry of the job's commit of a batch, if it is among the last `_LAST` commits."""
-        for snapshot in islice(self._table.snapshots(), _LAST):
+        for snapshot in islice(self._snapshots(), _LAST):
             entry = entry_or_none(snapshot)
             if entry is not None and (entry.job, entry.engine.batch) == (self._identity.job, batch):
                 return entry
@@ -294,7 +295,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         followed = self._identity.follows
         if followed is None or self._record.has_committed:
             return
-        since = takewhile(lambda s: s.id > followed, self._table.snapshots())
+        since = takewhile(lambda s: s.id > followed, self._snapshots())
         own = self._identity.user
         common = first_overlap(entry, (s for s in since if s.commit_user != own))
         if common is not None:
@@ -303,6 +304,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"{common.id} there has events of the same range of a source",
                 hint="end this query: the job of the new main does its work.",
             )
+
+    def _snapshots(self) -> Iterator[Snapshot]:
+        """Yield the snapshots of the branch that is written to, newest first.
+
+        By its context, as all that is asked before a batch is recorded: the view of main goes on to a new main with
+        whatever it is asked, and only `_follow` may do that here.
+        """
+        snapshots = self._table.context.snapshots
+        head = snapshots.head()
+        return iter(()) if head is None else snapshots.backwards(head)
 
     @property
     def _record(self) -> SinkRecord:
@@ -320,7 +331,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
             producer=user,
             is_first=batch == self.first_batch,
             now=now,
-            # That of the rows: asked for its schema, a table goes on to a new main, which only `_follow` may do here.
             is_of_write=watermark_definition(rows.schema) is None,
         )
 
@@ -331,7 +341,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         snapshot = committed.snapshot
         if snapshot is None:
             return  # it has expired, so nothing tells whether these files are its own: they stay
-        own = {f.path.rpartition("/")[2] for s in self._table.plan_delta(snapshot).splits for f in s.files}
+        own = {*delta_of(self._table.context, snapshot).adds().df["file_name"]}
         if not any(file.file_name in own for message in files for file in message.new_files):
             self._rows.abort(files)
         self._check_same_batch(snapshot, entry)
