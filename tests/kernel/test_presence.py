@@ -398,6 +398,7 @@ def test_of_two_commits_that_take_such_a_rollback_back_one_does(table, clock, wh
 
 
 def test_where_who_takes_such_a_rollback_back_dies_too_it_is_said_what_to_do(table, clock):
+    table.alter().set_option("commit.max-retry-wait", "10 ms").apply()
     _late_and_dead(table, clock)
     with pytest.raises(Died):
         through(table, run("before", "delete", die, where="*snapshot-6")).append(rows(8, 1))
