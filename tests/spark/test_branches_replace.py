@@ -98,7 +98,7 @@ def test_main_is_replaced_in_the_middle_of_a_batch(lake, spark, warehouse, tmp_p
         frame = query.source().mapInPandas(_replacing(str(warehouse), name), "id long, v string")
         query.run(frame, query="copy", **options)
 
-    # The message says what to do, and nothing of a new checkpoint, with which all rows would be written again.
+    # The message says what to do, and nothing of a new checkpoint, which begins the sources anew.
     assert "restart it with sink.on-replace=follow" in failing(lambda: replaced("fix"))
     assert ids_of(dst) == [0]
     dst.undo_replace()
