@@ -10,7 +10,7 @@ import anabranch
 from anabranch.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, StorageError
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.log.cache import MetadataCache
-from anabranch.kernel.log.merge_record import merge_log
+from anabranch.kernel.log.merge_log import merge_log
 from tests.branches.merging import SCALABLE, branched, contents, lake, parted, rows
 from tests.support import dying
 from tests.support.deaths import calls_of, through

@@ -3,7 +3,7 @@
 import pytest
 
 import anabranch
-from anabranch.kernel.log.merge_record import merge_log
+from anabranch.kernel.log.merge_log import merge_log
 from tests.branches.merging import branched, contents, parted, rows
 from tests.support.deaths import through
 from tests.support.dying import Died

@@ -1,7 +1,7 @@
 """Merging into a main that was replaced: by another branch, which has main's past in it."""
 
 import anabranch
-from anabranch.kernel.log.merge_record import merge_log
+from anabranch.kernel.log.merge_log import merge_log
 from tests.branches.merging import branched, conflicts_of, contents, parted, rows
 from tests.support.dying import Died, DyingStorage, through
 

@@ -7,6 +7,7 @@ from unittest import mock
 
 import anabranch
 from anabranch.errors import CorruptTableError
+from anabranch.kernel.log import merge_log
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.provenance import notes
@@ -71,7 +72,8 @@ class World:
 
     def play(self, most_steps=4_000):
         """Let everybody work to the end, then look whether all is well. Raises `Violation`."""
-        with mock.patch.object(notes, "WORTH", 1):  # every merge leaves notes, as those of long histories do
+        # Every merge leaves notes and a summary, as those of long histories do.
+        with mock.patch.object(notes, "WORTH", 1), mock.patch.object(merge_log, "WORTH", 1):
             return self._play(most_steps)
 
     def _play(self, most_steps):

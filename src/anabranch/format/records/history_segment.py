@@ -13,16 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, Self
 
-import zstandard
-
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
 from anabranch.format.text.json_object import JsonObject, to_bytes
+from anabranch.format.text.packed import pack, unpack
 from anabranch.format.text.record import JsonRecord, Stored
 
 _VERSION: Final = 1
-_LEVEL: Final = 3
-_MAX_BYTES: Final = 1 << 30
 _NAME: Final = re.compile(r"history-([^/]+)-([1-9][0-9]{0,18})-([1-9][0-9]{0,18})-([0-9a-f]{16})")
 
 
@@ -101,18 +98,12 @@ class HistorySegment:
         head = {**self.others, "version": _VERSION, "branch": self.branch.to_dict()}
         lines = [head, *(s.to_dict() for s in self.snapshots)]
         text = "".join(f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
-        return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(text.encode())
+        return pack(text)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str) -> Self:
         """Raises `CorruptTableError` naming `path`; `UnsupportedFeatureError` if it is newer."""
-        try:
-            if zstandard.frame_content_size(data) > _MAX_BYTES:
-                raise CorruptTableError("claims to hold more than any segment does", path=path)
-            unpacked = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_BYTES)
-        except zstandard.ZstdError as error:
-            raise CorruptTableError("is no segment of history: it cannot be unpacked", path=path) from error
-        lines = [line for line in unpacked.split(b"\n") if line]
+        lines = [line for line in unpack(data, path=path).split(b"\n") if line]
         if len(lines) < 2:
             raise CorruptTableError("holds no snapshot", path=path)
         head, *rest = (JsonObject.parse(line, path=path) for line in lines)

@@ -29,7 +29,7 @@ from anabranch.kernel.log.commits import own_commits
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_by_uuid, main_of
 from anabranch.kernel.log.main_pointer import find_pointer, find_release, numbers, replacements
-from anabranch.kernel.log.merge_record import merge_log
+from anabranch.kernel.log.merge_log import merge_log
 from anabranch.kernel.log.parallel import OnUnread, each, tried
 from anabranch.kernel.log.properties import replace_facts
 

@@ -18,7 +18,8 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.branch_log import BranchState, branch_names, state_of
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.merge_record import MergeEnd, MergeLog, MergeRecord, merge_log
+from anabranch.kernel.log.merge_log import MergeLog, merge_log
+from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord
 from anabranch.kernel.log.moment import check_holds, of_snapshot
 from anabranch.kernel.log.store_clock import day_old
 from anabranch.kernel.log.tag_log import (

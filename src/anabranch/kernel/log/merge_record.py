@@ -2,6 +2,7 @@
 
 ``MERGE-<k>`` in the branch's folder claims the number k and fixes what is merged; ``MERGE-<k>.done`` says how it
 ended. Both are written once. One without the other is a merge under way, or one whose process died: see `merge`.
+All of a branch's are read by `merge_log`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import Annotated, Final
 
 from anabranch.errors import InvalidInputError
-from anabranch.format.records.layout import numbered_id
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.parallel import OnUnread, each, tried
 
 _FILE: Final = re.compile(r"MERGE-([1-9][0-9]{0,17})(\.done)?")
-
-NOTES_PREFIX: Final = "NOTES-"
-"""File name prefix of what a merge has found for later ones."""
 
 
 class Choice(StrEnum):
@@ -114,90 +108,31 @@ class MergeEnd(JsonFile):
         return cls(number, snapshot, frozenset(), frozenset())
 
 
-@dataclass(frozen=True)
-class MergeLog:
-    """All merges of a branch that were begun."""
+@dataclass(frozen=True, slots=True, order=True)
+class MergeFile:
+    """The name of a record."""
 
-    records: Mapping[int, MergeRecord] = field(default_factory=dict)
-    """By number, ascending."""
-    ends: Mapping[int, MergeEnd] = field(default_factory=dict)
-    noted: tuple[int, ...] = ()
-    """Numbers of the merges that have left notes for later ones: see `anabranch.kernel.provenance.notes`."""
+    number: int
+    is_end: bool
 
     @property
-    def under_way(self) -> list[MergeRecord]:
-        """Merges that have not ended, or whose end is not recorded; oldest first."""
-        return [record for number, record in self.records.items() if number not in self.ends]
+    def name(self) -> str:
+        return f"MERGE-{self.number}{'.done' if self.is_end else ''}"
 
-    @property
-    def next_number(self) -> int:
-        return max(self.records, default=0) + 1
-
-
-def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
-    """Read the records of a branch's merges.
-
-    Args:
-        branch: the branch.
-        unread: told of damaged ones, which are left out. Without it they raise `CorruptTableError`.
-    """
-    infos = [*branch.storage.list(branch.layout.branch_root)]
-    found = [
-        (int(match[1]), match[2] is not None, info.path)
-        for info in infos
-        if (match := _FILE.fullmatch(info.path.rpartition("/")[2])) is not None
-    ]
-    names = (info.path.rpartition("/")[2] for info in infos)
-    noted = sorted(number for name in names if (number := numbered_id(name, NOTES_PREFIX)) is not None)
-
-    def content(file: tuple[int, bool, str]) -> bytes | None:
-        return tried(_named(branch, file[0]), lambda: _content(branch, file[2]), unread)
-
-    contents = each(content, sorted(found), at=branch.storage)
-    records, ends = dict[int, MergeRecord](), dict[int, MergeEnd]()
-    for (number, is_end, path), data in zip(sorted(found), contents, strict=True):
-        if data is None:
-            continue
-        what = _named(branch, number)
-        if is_end:
-            end = tried(what, partial(MergeEnd.from_json, data, path=path), unread)
-            ends |= {} if end is None else {number: end}
-        else:
-            record = tried(what, partial(MergeRecord.from_json, data, path=path), unread)
-            records |= {} if record is None else {number: record}
-    return MergeLog(records, ends, tuple(noted))
-
-
-def _named(branch: TableContext, number: int) -> str:
-    return f"merge {number} of '{branch.title}'"
-
-
-def _content(branch: TableContext, path: str) -> bytes:
-    """Return the content of a write-once file; cached, as every compaction of the branch asks for all of them."""
-    # A copy of the table elsewhere has the same identity, and diverges from this one.
-    key = (branch.storage.url, branch.branch_uuid, "merge", path)
-    return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
-
-
-def points(branch: TableContext) -> list[SnapshotRef]:
-    """Return the snapshots of a branch that no compaction may rewrite across, oldest first: see `fence`.
-
-    A merge puts its record first and a snapshot on the branch afterwards. So a caller that reads this for a base, and
-    commits on exactly that base, has seen every merge whose point lies below.
-    """
-    fork = fork_of(branch)
-    heads = [record.head for record in merge_log(branch).records.values()]
-    merged = [SnapshotRef(fork.branch_uuid, head.id, head.stamp) for head in heads]
-    return [fork.snapshot, *sorted(merged, key=lambda ref: ref.id)]
+    @classmethod
+    def parse(cls, name: str) -> MergeFile | None:
+        """Parse a file name; None if it is no such name."""
+        match = _FILE.fullmatch(name)
+        return None if match is None else cls(int(match[1]), match[2] is not None)
 
 
 def put_record(branch: TableContext, record: MergeRecord) -> bool:
     """Claim the number of a merge; False if it is taken."""
-    path = branch.layout.branch_file_path(f"MERGE-{record.number}")
+    path = branch.layout.branch_file_path(MergeFile(record.number, is_end=False).name)
     return branch.storage.put_if_absent(path, record.to_json())
 
 
 def put_end(branch: TableContext, end: MergeEnd) -> None:
     """Record how a merge ended. All processes that do it write the same."""
-    path = branch.layout.branch_file_path(f"MERGE-{end.number}.done")
+    path = branch.layout.branch_file_path(MergeFile(end.number, is_end=True).name)
     branch.storage.put_if_absent(path, end.to_json())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -82,7 +83,12 @@ def merge_facts(snapshot: Snapshot | PastSnapshot) -> MergeFacts:
 
 
 def is_marker(snapshot: Snapshot) -> bool:
-    """Whether a merge's snapshot only marks that the merge was ended."""
+    """Whether a merge's snapshot only marks that the merge was ended. Raises as `merge_facts` if it does not say."""
+    with suppress(ValueError, KeyError, TypeError):
+        # Asked of every merge that is left in main's history; the facts as a whole take twenty times as long to read.
+        said = json.loads(snapshot.properties.get(MERGE_PROPERTY, ""))
+        if said["version"] == MergeFacts.VERSION and isinstance(said["ended"], bool):
+            return said["ended"]
     return merge_facts(snapshot).is_ended
 
 

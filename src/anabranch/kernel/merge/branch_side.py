@@ -8,7 +8,7 @@ from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
-from anabranch.kernel.log.merge_record import MergeLog
+from anabranch.kernel.log.merge_log import MergeLog
 from anabranch.kernel.merge.cases import Case
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.state import MergeState, before_gap

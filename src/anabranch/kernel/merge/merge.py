@@ -42,16 +42,9 @@ from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.ledger import LedgerEntry, find_commit
 from anabranch.kernel.log.main_branch import main_of
 from anabranch.kernel.log.main_pointer import replacements
+from anabranch.kernel.log.merge_log import MergeLog, merge_log, summarize
 from anabranch.kernel.log.merge_pins import pin_head, pin_result
-from anabranch.kernel.log.merge_record import (
-    MergeEnd,
-    MergeLog,
-    MergeRecord,
-    MergeRequest,
-    merge_log,
-    put_end,
-    put_record,
-)
+from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, MergeRequest, put_end, put_record
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.properties import MERGE_PROPERTY, MERGE_USER, MergeFacts, is_marker
 from anabranch.kernel.merge.actions import Merge, Nothing, is_only, refuse
@@ -224,8 +217,7 @@ class _Merging:
             fence_on_top(branch, record, head),
         ):
             earlier = {k: r for k, r in log.records.items() if k < record.number}
-            before = MergeLog(earlier, log.ends, log.noted)
-            planner = self._planner(branch, record.head, before, record.schema_id)
+            planner = self._planner(branch, record.head, replace(log, records=earlier), record.schema_id)
             return self._carry_out(branch, record, planner)
         self._give_up(branch, record)
         return None
@@ -336,6 +328,7 @@ class _Merging:
         # The end first where it is one after the other: a merge that has no end is under way, one without notes is done.
         together(partial(self._put_end, branch, record, made), note, at=branch.storage)
         planner.keep_notes(record.number, notes)
+        summarize(branch, planner.log)
         changes = tuple(changes_between(before, self.main.schemas.get(made.schema_id)))
         return MergeResult(
             self.name, made, record.number, merged_partitions(self.main, made), schema_changes=changes

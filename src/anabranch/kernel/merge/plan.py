@@ -20,7 +20,8 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.merge_record import Choice, MergeLog, MergeRequest
+from anabranch.kernel.log.merge_log import MergeLog
+from anabranch.kernel.log.merge_record import Choice, MergeRequest
 from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.properties import MERGE_USER, MergeFacts
 from anabranch.kernel.merge.branch_side import BranchSide
@@ -140,7 +141,8 @@ class MergePlanner:
         self._branch = branch
         self._fork = fork_of(branch)
         self._head = head
-        self._log = log
+        self.log = log
+        """The merges of the branch before this one."""
         self._wishes = wishes
         self._schema_id = schema_id
         self._overlap = overlap
@@ -173,7 +175,7 @@ class MergePlanner:
         """Keep what was found, once merge `number` is done. It is no loss if it fails."""
         if notes is not None:
             with suppress(AnabranchError):
-                keep_notes(self._branch, number, notes, replaces=self._log.noted)
+                keep_notes(self._branch, number, notes, replaces=self.log.noted)
 
     def plan(self, base: Base) -> MergePlan:
         """Plan the merge on a state of main.
@@ -195,7 +197,7 @@ class MergePlanner:
 
     def _plan(self, base: Base, newest: Snapshot, born: Callable[[], Births]) -> MergePlan:
         self._main = past_since(base.context, newest, self._fork.snapshot, known=self._main, deltas=True)
-        found = merge_state(base.context, self._main, self._branch, self._log, born(), marks_by=self._marks)
+        found = merge_state(base.context, self._main, self._branch, self.log, born(), marks_by=self._marks)
         if found is None:
             return MergePlan((_merged_meanwhile(self._branch.title),))
         refusal = descent_conflict(base.context, self._branch, found)
@@ -283,8 +285,8 @@ class MergePlanner:
         landed = [self._fork.snapshot.id]
         landed += [
             record.head.id
-            for number, record in self._log.records.items()
-            if number not in self._log.ends or self._log.ends[number].snapshot is not None
+            for number, record in self.log.records.items()
+            if number not in self.log.ends or self.log.ends[number].snapshot is not None
         ]
         born, newest = self._side.files.born, max(landed)
         return MergePlan(

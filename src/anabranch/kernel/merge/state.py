@@ -14,7 +14,8 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
 from anabranch.kernel.log.main_branch import is_in_past
-from anabranch.kernel.log.merge_record import MergeEnd, MergeLog
+from anabranch.kernel.log.merge_log import MergeLog
+from anabranch.kernel.log.merge_record import MergeEnd
 from anabranch.kernel.log.properties import merge_facts
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.provenance.births import Births, live_names
@@ -45,7 +46,7 @@ class MergeState:
             key: end.snapshot.id
             for end in self.merges.values()
             if end.snapshot is not None
-            for key, _ in keyed(end.theirs, schema)
+            for key, _ in (keyed(end.theirs, schema) if end.theirs else ())
         }
 
 

@@ -21,7 +21,7 @@ import polars as pl
 
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.merge_record import points
+from anabranch.kernel.log.merge_log import points
 from anabranch.kernel.provenance.births import MIXED, ages
 from anabranch.kernel.provenance.carry import carried_births
 

@@ -20,20 +20,18 @@ merge is done, and only where the next one has enough of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-import zstandard
-
 from anabranch.errors import AnabranchError, CorruptTableError
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
-from anabranch.format.text.json_object import JsonObject
+from anabranch.format.records.snapshot_columns import from_columns, to_columns
+from anabranch.format.text.packed import pack_json, unpack_json
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.merge_record import NOTES_PREFIX
+from anabranch.kernel.log.merge_log import NOTES_PREFIX
 from anabranch.kernel.log.properties import MERGE_USER
 from anabranch.kernel.provenance.births import Birth, Births
 from anabranch.kernel.provenance.classify import (
@@ -44,14 +42,11 @@ from anabranch.kernel.provenance.classify import (
     marks_of,
 )
 from anabranch.kernel.provenance.past import Past
-from anabranch.kernel.provenance.snapshot_columns import from_columns, to_columns
 
 WORTH: Final = 32
 """Number of snapshots that no notes have, from which on new ones are written."""
 _VERSION: Final = 3
 """Earlier ones had snapshots one by one: reading thousands was most of what a merge took. They are not read."""
-_LEVEL: Final = 3
-_MAX_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -152,32 +147,30 @@ def _path(branch: TableContext, number: int) -> str:
 
 def _to_bytes(branch: TableContext, notes: Notes) -> bytes:
     fork = fork_of(branch).snapshot
-    content = {
-        "version": _VERSION,
-        "fork": fork.to_dict(),
-        "main": to_columns(notes.main),
-        "changes": [
-            notes.marks[key].to_json() if (key := marks_key(s)) in notes.added else None for s in notes.main
-        ],
-        "added": ["/".join(notes.added.get(marks_key(s), ())) for s in notes.main],
-        "own": to_columns(notes.own),
-        "births": [
-            [*notes.born],
-            [birth.first for birth in notes.born.values()],
-            [birth.last for birth in notes.born.values()],
-        ],
-    }
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(text.encode())
+    return pack_json(
+        {
+            "version": _VERSION,
+            "fork": fork.to_dict(),
+            "main": to_columns(notes.main),
+            "changes": [
+                notes.marks[key].to_json() if (key := marks_key(s)) in notes.added else None
+                for s in notes.main
+            ],
+            "added": ["/".join(notes.added.get(marks_key(s), ())) for s in notes.main],
+            "own": to_columns(notes.own),
+            "births": [
+                [*notes.born],
+                [birth.first for birth in notes.born.values()],
+                [birth.last for birth in notes.born.values()],
+            ],
+        }
+    )
 
 
 def _from_bytes(branch: TableContext, data: bytes, path: str) -> Notes:
     """Raises `CorruptTableError`; `UnsupportedFeatureError` if they are newer."""
     try:
-        if zstandard.frame_content_size(data) > _MAX_BYTES:
-            raise CorruptTableError("claims to hold more than any notes do", path=path)
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MAX_BYTES)
-        content = JsonObject(json.loads(text), path)
+        content = unpack_json(data, path=path)
         if content.version(_VERSION) != _VERSION:
             raise CorruptTableError("is of an earlier release", path=path)
         if SnapshotRef.from_dict(content.values["fork"], where=path) != fork_of(branch).snapshot:
@@ -199,7 +192,7 @@ def _from_bytes(branch: TableContext, data: bytes, path: str) -> Notes:
                     alike[made] = SnapshotMarks.from_json(snapshot.id, made)
                 marks[key] = alike[made]
         born = _births(*content.values["births"])
-    except (zstandard.ZstdError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CorruptTableError("cannot be read as notes of a merge", path=path) from error
     return Notes(main, marks, added, own, born)
 

@@ -28,8 +28,8 @@ from anabranch.kernel.log.inherited_tags import (
     inherited_paths,
     read_inherited_at,
 )
+from anabranch.kernel.log.merge_log import merge_log
 from anabranch.kernel.log.merge_pins import is_merge_pin, pinned_merge_of
-from anabranch.kernel.log.merge_record import merge_log
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, replace_facts
 from anabranch.kernel.log.removals import removed_stamps
 from anabranch.kernel.log.rollback_pins import is_rollback_pin, pinned_rollback_of

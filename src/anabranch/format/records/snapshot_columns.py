@@ -98,7 +98,7 @@ def _made(said: Mapping[str, Sequence[Any]], count: int) -> list[Snapshot]:
         if field.name in said:
             column = said[field.name]
         elif field.default_factory is not MISSING:
-            column = (field.default_factory() for _ in made)
+            column = repeat(field.default_factory())  # one for all: nobody changes what a snapshot says
         elif field.default is not MISSING or not made:
             column = repeat(field.default)
         else:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import AnabranchError
 from anabranch.format.records.snapshot import CommitKind
-from anabranch.kernel.provenance.snapshot_columns import from_columns, to_columns
+from anabranch.format.records.snapshot_columns import from_columns, to_columns
 from tests.format.test_snapshot import FIRST, SNAPSHOTS, TEXT
 
 MANY = st.lists(SNAPSHOTS, max_size=5)

@@ -1,0 +1,151 @@
+"""All merges of a branch: what `merge_record` keeps of each, read together.
+
+A branch may be merged every hour for years. So a merge from time to time leaves a summary of all that ended before it
+(`merge_summary`), and what it says is not read again one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Final
+
+from anabranch.errors import AnabranchError
+from anabranch.format.records.layout import numbered_id
+from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.fork_pins import fork_of
+from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord
+from anabranch.kernel.log.merge_summary import SUMMARY_PREFIX, find_summary, put_summary
+from anabranch.kernel.log.parallel import OnUnread, each, reading, tried
+
+NOTES_PREFIX: Final = "NOTES-"
+"""File name prefix of what a merge has found for later ones."""
+WORTH: Final = 32
+"""Number of ended merges in no summary, from which on one is written."""
+
+
+@dataclass(frozen=True)
+class MergeLog:
+    """All merges of a branch that were begun."""
+
+    records: Mapping[int, MergeRecord] = field(default_factory=dict)
+    """By number, ascending."""
+    ends: Mapping[int, MergeEnd] = field(default_factory=dict)
+    noted: tuple[int, ...] = ()
+    """Numbers of the merges that have left notes for later ones: see `anabranch.kernel.provenance.notes`."""
+    summarized: int = 0
+    """Number of the last merge that was read from a summary."""
+    summaries: tuple[int, ...] = ()
+    """Numbers of the last merges in the summaries that there are."""
+
+    @property
+    def under_way(self) -> list[MergeRecord]:
+        """Merges that have not ended, or whose end is not recorded; oldest first."""
+        return [record for number, record in self.records.items() if number not in self.ends]
+
+    @property
+    def next_number(self) -> int:
+        return max(self.records, default=0) + 1
+
+
+def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
+    """Read the records of a branch's merges.
+
+    Args:
+        branch: the branch.
+        unread: told of damaged ones, which are left out; so each is read by itself. Without it those that are read raise
+            `CorruptTableError`.
+    """
+    names = [info.path.rpartition("/")[2] for info in branch.storage.list(branch.layout.branch_root)]
+    files = sorted(file for name in names if (file := MergeFile.parse(name)) is not None)
+    noted, summaries = _numbers(names, NOTES_PREFIX), _numbers(names, SUMMARY_PREFIX)
+    whole = _ended_until(
+        *({file.number for file in files if file.is_end == is_end} for is_end in (False, True))
+    )
+    # A summary of more than is stored was left by a history that a copy put back has ended.
+    last = max((number for number in summaries if number <= whole), default=0) if unread is None else 0
+    with reading(branch.storage) as begin:
+        summarizing = begin(partial(find_summary, branch, last)) if last else None
+        later = begin(partial(_read, branch, [file for file in files if file.number > last], unread))
+        summary = None if summarizing is None else summarizing()
+        if last and summary is None:
+            records, ends = _read(branch, [file for file in files if file.number <= last], unread)
+            last = 0
+        else:
+            records, ends = summary or ({}, {})
+        later_records, later_ends = later()
+    return MergeLog(records | later_records, ends | later_ends, noted, last, summaries)
+
+
+def summarize(branch: TableContext, log: MergeLog) -> None:
+    """Write a summary of all merges that have ended, if there is none of many of them. It is no loss if it fails."""
+    last = _ended_until(log.records.keys(), log.ends.keys())
+    if last - log.summarized < WORTH:
+        return
+    with suppress(AnabranchError):
+        put_summary(
+            branch,
+            [log.records[number] for number in range(1, last + 1)],
+            [log.ends[number] for number in range(1, last + 1)],
+            replaces=log.summaries,
+        )
+
+
+def points(branch: TableContext) -> list[SnapshotRef]:
+    """Return the snapshots of a branch that no compaction may rewrite across, oldest first: see `fence`.
+
+    A merge puts its record first and a snapshot on the branch afterwards. So a caller that reads this for a base, and
+    commits on exactly that base, has seen every merge whose point lies below.
+    """
+    fork = fork_of(branch)
+    heads = [record.head for record in merge_log(branch).records.values()]
+    merged = [SnapshotRef(fork.branch_uuid, head.id, head.stamp) for head in heads]
+    return [fork.snapshot, *sorted(merged, key=lambda ref: ref.id)]
+
+
+def _numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:
+    return tuple(sorted(number for name in names if (number := numbered_id(name, prefix)) is not None))
+
+
+def _ended_until(begun: AbstractSet[int], ended: AbstractSet[int]) -> int:
+    """Return the number of the last merge up to which all are there, each with its end."""
+    return next(number for number in count() if number + 1 not in begun or number + 1 not in ended)
+
+
+def _read(
+    branch: TableContext, files: Sequence[MergeFile], unread: OnUnread | None
+) -> tuple[dict[int, MergeRecord], dict[int, MergeEnd]]:
+    """Read these records one by one."""
+
+    def content(file: MergeFile) -> bytes | None:
+        return tried(_named(branch, file), lambda: _content(branch, file), unread)
+
+    records, ends = dict[int, MergeRecord](), dict[int, MergeEnd]()
+    for file, data in zip(files, each(content, files, at=branch.storage), strict=True):
+        if data is None:
+            continue
+        what, path = _named(branch, file), branch.layout.branch_file_path(file.name)
+        if file.is_end:
+            end = tried(what, partial(MergeEnd.from_json, data, path=path), unread)
+            ends |= {} if end is None else {file.number: end}
+        else:
+            record = tried(what, partial(MergeRecord.from_json, data, path=path), unread)
+            records |= {} if record is None else {file.number: record}
+    return records, ends
+
+
+def _named(branch: TableContext, file: MergeFile) -> str:
+    return f"merge {file.number} of '{branch.title}'"
+
+
+def _content(branch: TableContext, file: MergeFile) -> bytes:
+    """Return the content of a write-once file; cached, as every compaction of the branch asks for all of them."""
+    path = branch.layout.branch_file_path(file.name)
+    # A copy of the table elsewhere has the same identity, and diverges from this one.
+    key = (branch.storage.url, branch.branch_uuid, "merge", path)
+    return branch.cache.get_or(key, lambda: branch.storage.get(path), len)

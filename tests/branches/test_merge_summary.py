@@ -1,0 +1,277 @@
+"""What merges leave of all those before them: the same merges, however many there were."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.errors import CorruptTableError
+from anabranch.format.records.snapshot import SnapshotRef
+from anabranch.format.text.packed import pack, unpack
+from anabranch.kernel.log import merge_log as merges
+from anabranch.kernel.log.merge_log import MergeLog, merge_log, points
+from anabranch.kernel.log.merge_record import Choice, MergeEnd, MergeRecord, MergeRequest
+from anabranch.kernel.log.merge_summary import find_summary, put_summary
+from anabranch.kernel.provenance import notes
+from tests.branches.histories import World
+from tests.branches.merging import contents, parted, rows
+from tests.branches.test_merge_killed import killed_merge
+from tests.format.test_snapshot import SNAPSHOTS, TEXT
+from tests.kernel.expiring import through
+from tests.support.lengths import first_short
+
+FOLDER = "branch/branch-fix"
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Every merge leaves a summary of those before it."""
+    monkeypatch.setattr(merges, "WORTH", 1)
+
+
+def merged(count):
+    """A branch that was merged so often."""
+    table, branch = parted()
+    for number in range(count):
+        branch.append(rows([10 + number], "a"))
+        table.merge_branch("fix")
+    return table, branch
+
+
+def names(table, prefix):
+    found = (info.path.rpartition("/")[2] for info in table.context.storage.list(FOLDER))
+    return sorted(name for name in found if name.startswith(prefix))
+
+
+def log_of(table, **how) -> MergeLog:
+    """The merges, as another process reads them."""
+    return merge_log(through(table).branch("fix").context, **how)
+
+
+def one_by_one(table) -> MergeLog:
+    return log_of(table, unread=lambda what, error: pytest.fail(f"{what}: {error}"))
+
+
+def same(left: MergeLog, right: MergeLog):
+    return (left.records, [*left.records], left.ends) == (right.records, [*right.records], right.ends)
+
+
+def requests_of(table, act):
+    watched = through(table)
+    act(watched)
+    return watched.context.storage.counts().total()
+
+
+def test_the_summary_says_what_the_records_do(eager):
+    table, _ = merged(5)
+    assert names(table, "MERGES-") == ["MERGES-4"], (
+        "the one before is gone, and the newest merge is in none yet"
+    )
+    assert log_of(table).summarized == 4
+    assert same(log_of(table), one_by_one(table))
+    assert [point.stamp for point in points(through(table).branch("fix").context)] == [
+        point.stamp for point in points(table.branch("fix").context)
+    ]
+
+
+def test_a_few_merges_leave_none():
+    table, _ = merged(3)
+    assert names(table, "MERGES-") == []
+    assert log_of(table).summarized == 0
+
+
+def test_many_merges_take_no_more_requests_than_a_few(monkeypatch):
+    monkeypatch.setattr(merges, "WORTH", 4)
+    monkeypatch.setattr(notes, "WORTH", 4)
+
+    def dry(watched):
+        watched.merge_branch("fix", dry_run=True)
+
+    def reading(watched):
+        merge_log(watched.branch("fix").context)
+
+    def most(table, branch, first):
+        """The most of some merges in a row, as they differ in what is in notes and summaries already."""
+        found = []
+        for number in range(first, first + 6):
+            branch.append(rows([number], "a"))
+            found.append((requests_of(table, dry), requests_of(table, reading)))
+            table.merge_branch("fix")
+        return [max(column) for column in zip(*found, strict=True)]
+
+    table, branch = merged(8)
+    few = most(table, branch, 100)
+    for number in range(200, 220):
+        branch.append(rows([number], "a"))
+        table.merge_branch("fix")
+    many = most(table, branch, 300)
+    assert all(later <= earlier for earlier, later in zip(few, many, strict=True)), (few, many)
+
+
+@pytest.mark.parametrize("part", first_short(range(3)))
+def test_random_histories_merge_as_the_oracle_says(eager, part):
+    for seed in range(900 + 4 * part, 904 + 4 * part):
+        World(seed).run(16)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-5],
+        lambda data: data[::-1],
+        lambda data: changed(data, lambda said: said.update(version=2)),
+        lambda data: changed(data, lambda said: said.update(branch="of another")),
+        lambda data: changed(data, lambda said: said["schemas"].pop()),
+        lambda data: changed(data, lambda said: said["schemas"].append(0)),
+        lambda data: changed(data, lambda said: said.update(schemas=["0"] * 2)),
+        lambda data: changed(data, lambda said: said.update(created=[None] * 2)),
+        lambda data: changed(data, lambda said: said["mains"][0].__setitem__(0, None)),
+        lambda data: changed(data, lambda said: said["mains"][1].__setitem__(0, "1")),
+        lambda data: changed(data, lambda said: said["results"][2].__setitem__(0, 5)),
+        lambda data: changed(data, lambda said: said["replaced"].__setitem__(0, ["xy"])),
+        lambda data: changed(data, lambda said: said["theirs"].__setitem__(0, 5)),
+        lambda data: changed(data, lambda said: said["wishes"].__setitem__(0, [])),
+        lambda data: changed(data, lambda said: said["heads"]["ids"].pop()),
+        lambda data: changed(data, lambda said: said.pop("results")),
+        lambda data: pack("[]"),
+        lambda data: pack("{"),
+        lambda data: pack("[" * 100_000),
+    ],
+)
+def test_a_summary_that_is_damaged_is_not_used_and_is_made_again(eager, damage):
+    table, branch = merged(3)
+    storage, path = table.context.storage, f"{FOLDER}/MERGES-2"
+    storage.put(path, damage(storage.get(path)))
+    assert log_of(table).summarized == 0
+    assert same(log_of(table), one_by_one(table))
+    branch.append(rows([50], "a"))
+    through(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 50]
+    assert log_of(table).summarized == 3
+
+
+def changed(data, change):
+    said = json.loads(unpack(data, path="MERGES-2"))
+    change(said)
+    return pack(json.dumps(said))
+
+
+def test_merges_go_on_where_a_summarized_record_is_damaged_and_verify_tells(eager):
+    table, branch = merged(3)
+    storage = table.context.storage
+    storage.put(f"{FOLDER}/MERGE-1", b"{")
+    storage.put(f"{FOLDER}/MERGE-2.done", b"")
+    assert sorted({problem.path for problem in through(table).verify().problems}) == [
+        f"{FOLDER}/MERGE-1",
+        f"{FOLDER}/MERGE-2.done",
+    ]
+    branch.append(rows([50], "a"))
+    through(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 50]
+    told = []
+    log = log_of(table, unread=lambda what, error: told.append(what))
+    assert (sorted(log.records), sorted(log.ends), len(told)) == ([2, 3, 4], [1, 3, 4], 2)
+    storage.put(f"{FOLDER}/MERGES-3", b"")
+    with pytest.raises(CorruptTableError, match="MERGE-1"):
+        log_of(table)
+
+
+def test_a_summary_of_more_than_is_stored_is_not_used(eager):
+    """A copy from before some merges was put back, by something that does not remove what came since."""
+    table, branch = merged(4)
+    storage = table.context.storage
+    storage.delete_many([f"{FOLDER}/MERGE-3.done", f"{FOLDER}/MERGE-4.done"])
+    log = log_of(table)
+    assert (log.summarized, sorted(log.records), sorted(log.ends)) == (0, [1, 2, 3, 4], [1, 2])
+    assert names(table, "MERGES-") == ["MERGES-3"]
+    branch.append(rows([50], "a"))
+    through(table).merge_branch("fix")
+    assert names(table, "MERGES-") == ["MERGES-4"], "the one that says too much is gone"
+    assert same(log_of(table), one_by_one(table))
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50]
+
+
+def test_a_summary_of_a_branch_that_had_the_name_before_is_not_used(eager):
+    table, _ = merged(3)
+    old = table.context.storage.get(f"{FOLDER}/MERGES-2")
+    table.delete_branch("fix")
+    table.create_tag("again")
+    table.create_branch("fix", tag="again")
+    branch = table.branch("fix")
+    for number in range(60, 63):
+        branch.append(rows([number], "a"))
+        table.merge_branch("fix")
+    table.context.storage.put(f"{FOLDER}/MERGES-2", old)
+    assert log_of(table).summarized == 0
+    assert same(log_of(table), one_by_one(table))
+    branch.append(rows([70], "a"))
+    through(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 60, 61, 62, 70]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_merge_that_was_killed_is_in_no_summary_until_it_has_ended(eager, when):
+    def prepare(table):
+        for number in (20, 21, 22):
+            table.branch("fix").append(rows([number], "a"))
+            table.merge_branch("fix")
+
+    table, branch = killed_merge(when, prepare)
+    assert log_of(table).summarized == 2
+    branch.append(rows([30], "a"))
+    through(table).merge_branch("fix")
+    branch.append(rows([31], "a"))
+    through(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 20, 21, 22, 30, 31]
+    log = log_of(table)
+    assert log.summarized >= 4
+    assert not log.under_way
+    assert same(log, one_by_one(table))
+
+
+def test_a_merge_that_was_rolled_back_is_merged_again_by_the_summary(eager):
+    table, branch = merged(4)
+    table.rollback(table.snapshot.id - 2, force=True)
+    assert contents(table) == [1, 2, 3, 10, 11]
+    branch.append(rows([50], "a"))
+    through(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50]
+
+
+NUMBERS = st.integers(0, 2**63 - 1)
+REFS = st.builds(SnapshotRef, TEXT, NUMBERS, TEXT)
+ROWS = st.frozensets(st.binary(max_size=4), max_size=3)
+WISHES = st.builds(
+    MergeRequest,
+    st.none() | st.sampled_from(Choice),
+    st.dictionaries(TEXT, st.sampled_from(Choice), max_size=2),
+    st.booleans(),
+)
+MERGES = st.lists(
+    st.tuples(
+        st.builds(
+            MergeRecord, st.just(0), SNAPSHOTS, NUMBERS, REFS, WISHES | st.just(MergeRequest()), NUMBERS
+        ),
+        st.builds(MergeEnd, st.just(0), st.none() | REFS, ROWS, ROWS),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.fixture(scope="module")
+def branch():
+    return parted()[1].context
+
+
+@given(MERGES)
+def test_whatever_merges_recorded_comes_back(branch, made):
+    records = [replace(record, number=number) for number, (record, _) in enumerate(made, 1)]
+    ends = [replace(end, number=number) for number, (_, end) in enumerate(made, 1)]
+    put_summary(branch, records, ends)
+    branch.cache.limit_to(0)
+    found = find_summary(branch, len(made))
+    assert found == ({r.number: r for r in records}, {e.number: e for e in ends})
