@@ -8,6 +8,8 @@ from benchmarks.registry import Measure, Row, Run, Verdict, benchmark
 
 COSTS = Contestant("Anabranch", "benchmarks.workers.costs", ("anabranch", "pyarrow", "polars"))
 WRITERS = 16
+NEIGHBOURS = 32
+"""Number of merges in a row of which the least counts."""
 
 
 @benchmark("costs", "What single works cost", COSTS)
@@ -15,7 +17,8 @@ def costs(run: Run) -> list[Row]:
     """Memory of the whole process, the processor time of single works on a local disk, and the requests that they make. The
     least of several turns counts where the work is short, since other work on the machine only adds to it. The many files are
     manifests only; a branch that is merged has as many commits as main since the fork."""
-    return [*_many_files(run), _wide_row(run), *_merges(run), _replacements(run), _writers(run)]
+    rows = [*_many_files(run), _wide_row(run), *_merges(run), _merged_often(run)]
+    return [*rows, _replacements(run), _writers(run)]
 
 
 def _many_files(run: Run) -> list[Row]:
@@ -66,6 +69,19 @@ def _merges(run: Run) -> list[Row]:
     )
     rows[1] = _row(rows[1].work, rows[1].measures[COSTS.name].seconds, [again], rows[1].note)
     return rows
+
+
+def _merged_often(run: Run) -> Row:
+    count = run.size(1_000, 80)
+    run.log(f"  {count:,} merges of a branch")
+    facts = run.laps(COSTS, "merged_often", home=str(run.scratch / "costs-merged"), count=count).facts
+    # What merges leave for later ones is written now and then: so each is compared with its neighbours.
+    first, last = slice(10, 10 + NEIGHBOURS), slice(count - NEIGHBOURS, count)
+    begun, ended = (min(facts["processor"][some]) for some in (first, last))
+    asked = [max(facts["requests"][some]) for some in (first, last)]
+    verdicts = [Verdict("processor time, 1.5 x that of number 10", ended / begun, 1.5)]
+    note = f"{asked[1]} requests at most; number 10 took {begun:.3f} s and {asked[0]} requests at most"
+    return _row(f"merge of a branch number {count:,}, one commit each", ended, verdicts, note)
 
 
 def _replacements(run: Run) -> Row:

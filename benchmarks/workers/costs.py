@@ -79,6 +79,22 @@ def merges(clock: Clock, home: str, commits: int) -> dict[str, Any]:
     }
 
 
+def merged_often(clock: Clock, home: str, count: int) -> dict[str, Any]:
+    """Merge a branch so often, one commit each time; processor time and requests of each merge."""
+    row = _row()
+    table = anabranch.connect(home).create_table("db.t", row.schema, options={"write-only": "true"})
+    table.append(row)
+    table.create_tag("base")
+    table.create_branch("fix", "base")
+    made = []
+    with clock.lap():
+        for _ in range(count):
+            table.branch("fix").append(row)
+            made.append(_merge(home))
+    assert anabranch.connect(home).table("db.t").scan().count() == 1 + count, "each merge has brought its row"
+    return {"processor": [seconds for seconds, _ in made], "requests": [requests for _, requests in made]}
+
+
 def replacements(clock: Clock, home: str, count: int) -> dict[str, Any]:
     """Replace main by one branch after the other, none of them let go; the requests and times of each replacement."""
     row = _row()
@@ -132,5 +148,5 @@ def _processor(work: Any) -> float:
 
 
 if __name__ == "__main__":
-    operations = (plan, files, limit, wide, merges, replacements, writers)
+    operations = (plan, files, limit, wide, merges, merged_often, replacements, writers)
     main({operation.__name__: operation for operation in operations})

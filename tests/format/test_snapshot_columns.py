@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from anabranch.errors import AnabranchError
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.format.records.snapshot_columns import from_columns, to_columns
+from anabranch.kernel.provenance.past import Joined
 from tests.format.test_snapshot import FIRST, SNAPSHOTS, TEXT
 
 MANY = st.lists(SNAPSHOTS, max_size=5)
@@ -19,7 +20,7 @@ MANY = st.lists(SNAPSHOTS, max_size=5)
 def test_snapshots_come_back_as_they_were(snapshots):
     stored = json.loads(json.dumps(to_columns(snapshots)))
     read = from_columns(stored, path="notes")
-    assert read == tuple(snapshots)
+    assert tuple(read) == tuple(snapshots)
     assert [s.to_dict() for s in read] == [s.to_dict() for s in snapshots]
     assert [(s.stamp, s.checksum, hash(s.commit_kind)) for s in read] == [
         (s.stamp, s.checksum, hash(s.commit_kind)) for s in snapshots
@@ -32,7 +33,31 @@ def test_what_is_the_same_for_all_and_texts_with_what_stands_between_come_back()
         replace(FIRST, id=number, commit_user=user, properties={"same": "a/b", "own": user})
         for number, user in enumerate(users, 1)
     ]
-    assert from_columns(json.loads(json.dumps(to_columns(snapshots))), path="notes") == tuple(snapshots)
+    read = from_columns(json.loads(json.dumps(to_columns(snapshots))), path="notes")
+    assert tuple(read) == tuple(snapshots)
+
+
+SLICES = st.slices(8)
+
+
+@given(st.lists(SNAPSHOTS, max_size=8), st.integers(0, 8), SLICES, st.data())
+def test_some_are_had_as_of_a_tuple_also_where_others_were_put_after_them(snapshots, known, some, data):
+    columns = from_columns(json.loads(json.dumps(to_columns(snapshots[:known]))), path="notes")
+    for read, wanted in [
+        (columns, tuple(snapshots[:known])),
+        (Joined(columns, snapshots[known:]), tuple(snapshots)),
+        (Joined(Joined((), columns), snapshots[known:]), tuple(snapshots)),
+    ]:
+        assert len(read) == len(wanted)
+        assert tuple(read) == wanted
+        assert tuple(read[some]) == wanted[some]
+        assert tuple(reversed(read)) == wanted[::-1]
+        if wanted:
+            at = data.draw(st.integers(-len(wanted), len(wanted) - 1))
+            assert read[at] == wanted[at]
+        for beyond in (len(wanted), -len(wanted) - 1):
+            with pytest.raises(IndexError):
+                read[beyond]
 
 
 ANYTHING = st.recursive(

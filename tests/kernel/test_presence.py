@@ -378,6 +378,7 @@ def test_a_rollback_that_died_before_it_looked_is_taken_back_by_the_next_commit(
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_of_two_commits_that_take_such_a_rollback_back_one_does(table, clock, when):
     """It goes by its number, which is the other one's as soon as it has gone."""
+    table.alter().set_option("commit.max-retry-wait", "10 ms").apply()
     _late_and_dead(table, clock)
     told = []
 

@@ -3,16 +3,18 @@
 What takes time where there are thousands is to look at every field by itself. A column is looked at as a whole: the
 types of its values, and its file names at once. What is the same for all is said once, and texts are one text. Checksums
 of single snapshots are not kept: whoever stores the columns stores a checksum of all of them.
+
+Whoever knows thousands mostly looks at a few, so a snapshot is made of its columns when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from itertools import repeat
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from anabranch.format.records.layout import check_file_names
 from anabranch.format.records.snapshot import CommitKind, Snapshot
@@ -31,7 +33,63 @@ def to_columns(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
     return {"ids": ids, "fields": said, "properties": packed}
 
 
-def from_columns(columns: Any, *, path: str) -> tuple[Snapshot, ...]:
+class SnapshotColumns(Sequence[Snapshot]):
+    """The snapshots of `to_columns`."""
+
+    def __init__(
+        self, count: int, said: Mapping[str, Sequence[Any]], properties: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Args:
+        count: number of snapshots.
+        said: values by field, but for the properties.
+        properties: values by key; None where a snapshot has none.
+        """
+        self._count = count
+        self._said = said
+        self._properties = properties
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Snapshot: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Snapshot, ...]: ...
+    def __getitem__(self, at: int | slice) -> Snapshot | tuple[Snapshot, ...]:
+        if isinstance(at, slice):
+            return tuple(self._made(range(self._count)[at], at))
+        index = range(self._count)[at]
+        return self._made(range(1), slice(index, index + 1))[0]
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        return iter(self[:])
+
+    def _made(self, rows: Sequence[int], at: slice) -> list[Snapshot]:
+        """What the constructor would make of each row, in a quarter of the time: it sets a frozen field by its name."""
+        made = [Snapshot.__new__(Snapshot) for _ in rows]
+        for field in fields(Snapshot):
+            column: Iterable[Any]
+            if field.name == "properties":
+                column = self._properties_of(rows, at)
+            elif field.name in self._said:
+                column = self._said[field.name][at]
+            elif field.default_factory is not MISSING:
+                column = repeat(field.default_factory())  # one for all: nobody changes what a snapshot says
+            else:
+                column = repeat(field.default)
+            deque(map(getattr(Snapshot, field.name).__set__, made, column), maxlen=0)
+        return made
+
+    def _properties_of(self, rows: Sequence[int], at: slice) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = [{} for _ in rows]
+        for key, column in self._properties.items():
+            for properties, text in zip(found, column[at], strict=True):
+                if text is not None:
+                    properties[key] = text
+        return found
+
+
+def from_columns(columns: Any, *, path: str) -> SnapshotColumns:
     """Return the snapshots of `to_columns`.
 
     Raises `ValueError`, `KeyError`, `TypeError`, or `CorruptTableError` naming `path`, for columns of anything else.
@@ -49,8 +107,10 @@ def from_columns(columns: Any, *, path: str) -> tuple[Snapshot, ...]:
         said["log_offsets"] = [
             {int(key): int(value) for key, value in offsets.items()} for offsets in said["log_offsets"]
         ]
-    said["properties"] = _properties(properties, count)
-    return tuple(_made(said, count))
+    if count and not said.keys() >= _NEEDED:
+        raise TypeError("a field is missing")
+    texts = {key: _unpacked(packed, count, _MAYBE_TEXT) for key, packed in properties.items()}
+    return SnapshotColumns(count, said, texts)
 
 
 def _is_said(value: Any) -> bool:
@@ -78,35 +138,6 @@ def _unpacked(packed: Any, count: int, types: _Types) -> list[Any]:
     return column
 
 
-def _properties(columns: Mapping[str, Any], count: int) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = [{} for _ in range(count)]
-    for key, packed in columns.items():
-        for properties, text in zip(found, _unpacked(packed, count, _MAYBE_TEXT), strict=True):
-            if text is not None:
-                properties[key] = text
-    return found
-
-
-def _made(said: Mapping[str, Sequence[Any]], count: int) -> list[Snapshot]:
-    """What the constructor would make of each row, in a quarter of the time: it sets a frozen field by its name.
-
-    Raises `TypeError` if a field without a default is missing.
-    """
-    made = [Snapshot.__new__(Snapshot) for _ in range(count)]
-    for field in fields(Snapshot):
-        column: Iterable[Any]
-        if field.name in said:
-            column = said[field.name]
-        elif field.default_factory is not MISSING:
-            column = repeat(field.default_factory())  # one for all: nobody changes what a snapshot says
-        elif field.default is not MISSING or not made:
-            column = repeat(field.default)
-        else:
-            raise TypeError(field.name)
-        deque(map(getattr(Snapshot, field.name).__set__, made, column), maxlen=0)
-    return made
-
-
 _BETWEEN: Final = "/"
 """In no name of a file."""
 _Types = frozenset[type[Any]]
@@ -129,4 +160,7 @@ _TYPES: Final[Mapping[str, _Types]] = {
 _FILES: Final = frozenset({
     *("base_manifest_list", "delta_manifest_list", "changelog_manifest_list"), "index_manifest", "statistics",
 })  # fmt: skip
+_NEEDED: Final = frozenset(
+    field.name for field in fields(Snapshot) if field.default is MISSING and field.default_factory is MISSING
+)
 _KINDS: Final = {kind.value: kind for kind in CommitKind}

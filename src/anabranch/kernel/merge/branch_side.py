@@ -16,6 +16,7 @@ from anabranch.kernel.provenance.births import live_partitions
 from anabranch.kernel.provenance.branch_files import BranchFiles, Young, foreign_files
 from anabranch.kernel.provenance.classify import ChangeKind
 from anabranch.kernel.provenance.notes import Notes
+from anabranch.kernel.provenance.past import after
 from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
 from anabranch.kernel.scan.partitions import PartitionKey, partition_text
 
@@ -55,7 +56,7 @@ class BranchSide:
     def rewritten(self, taken: SnapshotRef) -> MergeConflict | None:
         """Return a conflict if a destructive rollback took the branch back to before what main merged of it."""
         theirs = self.since(taken)
-        there = next((s for s in theirs.left if s.id == taken.id), None)
+        there = next((s for s in after(theirs.left, taken.id - 1)[:1] if s.id == taken.id), None)
         is_past = self._head.id >= taken.id and (there is None or there.stamp == taken.stamp)
         if is_past and not theirs.is_other:
             return None

@@ -34,7 +34,7 @@ from anabranch.kernel.provenance.births import Births
 from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
 from anabranch.kernel.provenance.coverage import Origin
 from anabranch.kernel.provenance.notes import Notes, keep_notes, made_notes
-from anabranch.kernel.provenance.past import Past, counting, past_since
+from anabranch.kernel.provenance.past import Past, after, counting, past_since
 from anabranch.kernel.provenance.sides import Side
 
 SourceOverlap = Callable[[Sequence[Snapshot], Sequence[Snapshot]], Sequence[MergeConflict]]
@@ -223,7 +223,7 @@ class MergePlanner:
         if conflicts:
             return MergePlan(tuple(conflicts))
         whole = self._whole(base, found, schema, settled)
-        commits = counting([s for s in theirs.left if s.id > found.taken.id])
+        commits = counting(after(theirs.left, found.taken.id))
         return replace(whole, taken=found.taken, commits=commits)
 
     def _settle(
@@ -274,8 +274,7 @@ class MergePlanner:
             return []
         user = f"{MERGE_USER}{self._fork.branch_uuid}"
         ours = [s for s in counting(found.main.left) if s.commit_user != user]
-        later = [s for s in theirs.left if s.id > found.taken.id]
-        return [*self._overlap(ours, counting(later))]
+        return [*self._overlap(ours, counting(after(theirs.left, found.taken.id)))]
 
     def _whole(
         self, base: Base, found: MergeState, schema: MergedSchema, settled: Sequence[_Settled]

@@ -99,7 +99,7 @@ class BranchFiles:
         A file is added, for the first time, after its youngest rows were first appended or with them. So what was added
         since has all of them; what is noted may have expired.
         """
-        later = [snapshot for snapshot in self.past.snapshots if snapshot.id > point]
+        later = self.past.after(point)
         has_noted = self._noted > 0 and len(later) > len(self.past.snapshots) - self._noted
         if has_noted or not self.past.reaches_base:
             return self.live

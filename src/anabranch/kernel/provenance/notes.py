@@ -53,13 +53,13 @@ _VERSION: Final = 3
 class Notes:
     """What a merge found; empty where there are none."""
 
-    main: tuple[Snapshot, ...] = ()
+    main: Sequence[Snapshot] = ()
     """Main's snapshots after the fork, oldest first, without gap."""
     marks: Mapping[MarksKey, SnapshotMarks] = field(default_factory=dict)
     """What they changed; without merges of the branch itself."""
     added: Mapping[MarksKey, tuple[str, ...]] = field(default_factory=dict)
     """Names of the files that they added; of the same snapshots."""
-    own: tuple[Snapshot, ...] = ()
+    own: Sequence[Snapshot] = ()
     """The branch's snapshots after the fork."""
     born: Mapping[str, Birth] = field(default_factory=dict)
     """Births of the branch's files up to the last of them."""
@@ -175,7 +175,7 @@ def _from_bytes(branch: TableContext, data: bytes, path: str) -> Notes:
             raise CorruptTableError("is of an earlier release", path=path)
         if SnapshotRef.from_dict(content.values["fork"], where=path) != fork_of(branch).snapshot:
             raise CorruptTableError("is of another branch", path=path)
-        main = from_columns(content.values["main"], path=path)
+        main = from_columns(content.values["main"], path=path)[:]  # a merge looks at all of them
         own = from_columns(content.values["own"], path=path)
         marks, added = {}, {}
         alike: dict[str, SnapshotMarks] = {}  # most commits of a job change the same

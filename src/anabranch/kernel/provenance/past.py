@@ -7,9 +7,11 @@ so the past of the moment is in effect, and the rollback itself changed nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
+from typing import Any, overload
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
@@ -22,12 +24,16 @@ from anabranch.kernel.log.properties import OVERWRITE_PROPERTY, PARENT_PROPERTY,
 class Past:
     """Retained history of a branch after one of its snapshots, the base."""
 
-    snapshots: tuple[Snapshot, ...]
+    snapshots: Sequence[Snapshot]
     """Snapshots after the base, oldest first and without gap; if the base is not retained, all there are."""
     reaches_base: bool
     """Whether the one before the first of them is the base."""
     base_is_other: bool = False
     """Whether another snapshot is in place of the base: history was rewritten below it."""
+
+    def after(self, point: int) -> Sequence[Snapshot]:
+        """Return those after the snapshot of that id."""
+        return after(self.snapshots, point)
 
 
 def past_since(
@@ -75,9 +81,45 @@ def _joined(context: TableContext, head: Snapshot, known: Past, *, deltas: bool)
     newest, found = known.snapshots[-1], list[Snapshot]()
     for snapshot in context.snapshots.down_to(head, newest.id, deltas=deltas):
         if (snapshot.id, snapshot.stamp) == (newest.id, newest.stamp):
-            return replace(known, snapshots=(*known.snapshots, *reversed(found)))
+            return replace(
+                known, snapshots=Joined(known.snapshots, found[::-1]) if found else known.snapshots
+            )
         found.append(snapshot)
     return None
+
+
+class Joined(Sequence[Snapshot]):
+    """Snapshots that are known, and those that follow. Most of the known ones are not looked at, so none is copied."""
+
+    def __init__(self, known: Sequence[Snapshot], later: Sequence[Snapshot]) -> None:
+        self._known = known
+        self._later = later
+
+    def __len__(self) -> int:
+        return len(self._known) + len(self._later)
+
+    @overload
+    def __getitem__(self, at: int) -> Snapshot: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Snapshot]: ...
+    def __getitem__(self, at: int | slice) -> Snapshot | Sequence[Snapshot]:
+        known, rows = len(self._known), range(len(self))[at]
+        if isinstance(rows, int):
+            return self._known[rows] if rows < known else self._later[rows - known]
+        if rows.step != 1:
+            return tuple(self)[at]
+        return (
+            *self._known[rows.start : rows.stop],
+            *self._later[max(0, rows.start - known) : max(0, rows.stop - known)],
+        )
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        return chain(self._known, self._later)
+
+
+def after(snapshots: Sequence[Snapshot], point: int) -> Sequence[Snapshot]:
+    """Return those of some snapshots, oldest first, that come after the one of that id."""
+    return snapshots[bisect_right(snapshots, point, key=lambda snapshot: snapshot.id) :]
 
 
 def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:

@@ -35,7 +35,7 @@ from anabranch.kernel.provenance.classify import (
     joined,
     span_of,
 )
-from anabranch.kernel.provenance.past import Past
+from anabranch.kernel.provenance.past import Past, after
 from anabranch.kernel.scan.partitions import PartitionKey, keys_of_rows
 from anabranch.kernel.scan.pruning import partition_values
 
@@ -59,7 +59,7 @@ class Side:
     """Changes of one side since a snapshot, the base."""
 
     context: TableContext
-    left: tuple[Snapshot, ...]
+    left: Sequence[Snapshot]
     """Its retained snapshots after the base, oldest first."""
     span: Span | None
     """Known changes after the base, or after `gap_until`; None if there are none."""
@@ -127,7 +127,7 @@ def _told(
     """Return the changes of known snapshots; None if there are none."""
     if taken is None:
         return span_of(context, snapshots, besides=branch_uuid, marks_by=marks_by) if snapshots else None
-    later = [snapshot for snapshot in snapshots if snapshot.id > taken]
+    later = after(snapshots, taken)
     return span_of(context, later, undoing=True, marks_by=marks_by) if later else None
 
 
