@@ -39,10 +39,12 @@ class SnapshotColumns(Sequence[Snapshot]):
     def __init__(
         self, count: int, said: Mapping[str, Sequence[Any]], properties: Mapping[str, Sequence[Any]]
     ) -> None:
-        """Args:
-        count: number of snapshots.
-        said: values by field, but for the properties.
-        properties: values by key; None where a snapshot has none.
+        """Hold columns that were looked at: see `from_columns`.
+
+        Args:
+            count: number of snapshots.
+            said: values by field, but for the properties.
+            properties: values by key; None where a snapshot has none.
         """
         self._count = count
         self._said = said

@@ -69,17 +69,15 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
     )
     # A summary of more than is stored was left by a history that a copy put back has ended.
     last = max((number for number in summaries if number <= whole), default=0) if unread is None else 0
-    with reading(branch.storage) as begin:
-        summarizing = begin(partial(find_summary, branch, last)) if last else None
-        later = begin(partial(_read, branch, [file for file in files if file.number > last], unread))
-        summary = None if summarizing is None else summarizing()
-        if last and summary is None:
-            records, ends = _read(branch, [file for file in files if file.number <= last], unread)
-            last = 0
-        else:
-            records, ends = summary or ({}, {})
-        later_records, later_ends = later()
-    return MergeLog(records | later_records, ends | later_ends, noted, last, summaries)
+    first, later = [f for f in files if f.number <= last], [f for f in files if f.number > last]
+    with reading(branch.storage) as begin:  # in whatever order: what is read is written once
+        finding = begin(lambda: find_summary(branch, last) if last else None)
+        reading_later = begin(partial(_read, branch, later, unread))
+        summary = finding()
+        records, ends = summary or _read(branch, first, unread)
+        later_records, later_ends = reading_later()
+    summarized = 0 if summary is None else last
+    return MergeLog(records | later_records, ends | later_ends, noted, summarized, summaries)
 
 
 def summarize(branch: TableContext, log: MergeLog) -> None:
