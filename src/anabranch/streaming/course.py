@@ -92,15 +92,25 @@ class Course:
         pointer = succession(opened, context.branch_uuid)
         if pointer is None or pointer.replaced is None or position.files is not None or position.full:
             return None
-        if not _has_read_the_same(context, position, pointer.replaced.fork.id):
+        fork = pointer.replaced.fork
+        if not _has_read_the_same(context, position, fork.id):
             return None
         feed = self._on(as_main_by(opened, pointer))
         if feed.context.branch_uuid != pointer.main.uuid:
             return None
-        at = min(position.snapshot, pointer.replaced.fork.id)
+        at = min(position.snapshot, fork.id)
         there = feed.context.snapshots.find(at or 1)
         before = context.snapshots.find(at or 1)
-        if there is None or before is None or there.stamp != before.stamp:
+        if there is None:
+            # What it has had has expired on the new main, so the rest is there as it was, or has expired too: then the
+            # stream is told so. On the old main it would get what that alone has.
+            earliest = feed.context.snapshots.earliest_id()
+            if earliest is None or earliest <= (at or 1):
+                return None
+            return Place(feed, _after(fork) if at == fork.id else position)
+        if there.stamp != (
+            before.stamp if before is not None else fork.stamp if at == fork.id else position.stamp
+        ):
             return None
         return Place(feed, Position.after(there) if at else BEGINNING)
 

@@ -9,7 +9,7 @@ from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.refs import Consumer
 from anabranch.kernel.log.consumers import damaged
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.shared_past import sharing
+from anabranch.kernel.log.shared_past import former_mains, sharing
 
 _READS = 10
 _PAUSE_SECONDS = 0.02
@@ -18,7 +18,8 @@ _PAUSE_SECONDS = 0.02
 def next_read(context: TableContext, *, without: Collection[str] = ()) -> int | None:
     """Return the id of the first snapshot that a consumer of the branch has not read, or None without consumers.
 
-    Of a main, that may also be a consumer of a former main that is still to read what both have.
+    Of a main, that may also be a consumer of a former main: it has to read what both have, and then goes on after that on
+    the new main, at the latest when it has come to the end of the old one.
 
     Args:
         without: names of consumers to ignore.
@@ -27,20 +28,25 @@ def next_read(context: TableContext, *, without: Collection[str] = ()) -> int | 
     """
     found = _positions(context, without)
     for former in sharing(context):
-        path_of, path_there = context.layout.snapshot_path, former.layout.snapshot_path
-        found += [one for one in _positions(former, without) if path_of(one) == path_there(one)]
+        fork = former.layout.shared_up_to(context.layout) + 1  # each main has a copy of its own of this one
+        found += [min(position, fork + 1) for position in _positions(former, without)]
     return min(found, default=None)
 
 
 def expire_consumers(context: TableContext, older_than: int, *, dry_run: bool = False) -> tuple[str, ...]:
-    """Remove consumers last stored before a moment (epoch milliseconds); return their names, sorted."""
-    gone = []
-    for name, (path, modified) in sorted(_files(context).items()):
-        if modified < older_than and (dry_run or _still_older(context, path, older_than)):
-            gone.append(name)
-            if not dry_run:
-                context.storage.delete(path)
-    return tuple(gone)
+    """Remove consumers last stored before a moment (epoch milliseconds); return their names, sorted.
+
+    With those of main go those of former mains: they hold what main has, and nothing else expires there.
+    """
+    gone = set[str]()
+    mains = () if context.main_generation is None else former_mains(context)
+    for one in (context, *mains):
+        for name, (path, modified) in _files(one).items():
+            if modified < older_than and (dry_run or _still_older(one, path, older_than)):
+                gone.add(name)
+                if not dry_run:
+                    one.storage.delete(path)
+    return tuple(sorted(gone))
 
 
 def _positions(context: TableContext, without: Collection[str]) -> list[int]:

@@ -3,8 +3,8 @@
 A branch that becomes main copies nothing of the history before its fork: that stays in the folders of the mains before it,
 and `Layout.past` says where. So these snapshots have one more owner, and whoever removes some asks here:
 
-* An expiry removes those of main's history, wherever they lie, but none that a consumer of a former main has to read; one of a
-  branch that was main leaves what is main's.
+* An expiry removes those of main's history, wherever they lie, but none that a consumer of a former main has to read, there or
+  where it goes on; one of a branch that was main leaves what is main's.
 * Dropping what was main in the table's own folder leaves them; a branch is not deleted as long as some lie in its folder.
 * A destructive rollback removes what lies in the branch's own folder, if it belongs to no other.
 
@@ -62,11 +62,13 @@ def former_mains(main: TableContext) -> Iterator[TableContext]:
 
 
 def sharing(main: TableContext) -> Iterator[TableContext]:
-    """Yield the former mains that have snapshots in common with main which may not have expired."""
+    """Yield the former mains that have snapshots in common with main which may not have expired, or whose next ones may
+    not have.
+    """
     if not main.past:
         return
     earliest = main.snapshots.hinted_earliest_id() or 1
-    yield from (one for one in former_mains(main) if one.layout.shared_up_to(main.layout) >= earliest)
+    yield from (one for one in former_mains(main) if one.layout.shared_up_to(main.layout) + 2 >= earliest)
 
 
 def check_still_main(context: TableContext) -> None:
