@@ -179,19 +179,73 @@ def test_merges_go_on_where_a_summarized_record_is_damaged_and_verify_tells(eage
         log_of(table)
 
 
-def test_a_summary_of_more_than_is_stored_is_not_used(eager):
-    """A copy from before some merges was put back, by something that does not remove what came since."""
+@pytest.mark.parametrize("name", ["MERGE-2", "MERGE-2.done", "MERGE-3", "MERGE-3.done"])
+@pytest.mark.parametrize("expired", [False, True])
+def test_merges_go_on_without_a_record_that_is_in_the_summary_and_repair_makes_it_again(eager, name, expired):
     table, branch = merged(4)
-    storage = table.context.storage
-    storage.delete_many([f"{FOLDER}/MERGE-3.done", f"{FOLDER}/MERGE-4.done"])
-    log = log_of(table)
-    assert (log.summarized, sorted(log.records), sorted(log.ends)) == (0, [1, 2, 3, 4], [1, 2])
-    assert names(table, "MERGES-") == ["MERGES-3"]
+    storage, path = table.context.storage, f"{FOLDER}/{name}"
+    before = storage.get(path)
+    if expired:
+        table.compact(full=True)
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than=0)
+    storage.delete(path)
+    assert log_of(table).summarized == 3
+    assert path in [problem.path for problem in through(table).verify().problems]
     branch.append(rows([50], "a"))
     through(table).merge_branch("fix")
-    assert names(table, "MERGES-") == ["MERGES-4"], "the one that says too much is gone"
-    assert same(log_of(table), one_by_one(table))
     assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50]
+    assert [step.path for step in through(table).repair().steps] == [path]
+    assert json.loads(storage.get(path)) == json.loads(before)
+    assert through(table).verify().problems == ()
+    assert same(log_of(table), one_by_one(table))
+
+
+@pytest.mark.parametrize(
+    "names", [["MERGE-2"], ["MERGE-2", "MERGE-2.done"], ["MERGE-4"], ["MERGE-4", "MERGE-4.done"]]
+)
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_merge_without_a_record_of_an_earlier_one_says_which_is_gone(names, expired):
+    table, branch = merged(4)
+    storage = table.context.storage
+    if expired:
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than=0)
+    storage.delete_many([f"{FOLDER}/{name}" for name in names])
+    branch.append(rows([50], "a"))
+    before = contents(table)
+    with pytest.raises(CorruptTableError, match=f"{names[0]}: is gone"):
+        through(table).merge_branch("fix")
+    assert contents(table) == before
+    told = [problem.path for problem in through(table).verify().problems]
+    if names != ["MERGE-4", "MERGE-4.done"]:  # nothing in the folder tells of the newest one
+        assert told == [f"{FOLDER}/{name}" for name in names]
+    if names in (["MERGE-2"], ["MERGE-4"]):
+        through(table).repair()
+        through(table).merge_branch("fix")
+        assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50]
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+@pytest.mark.parametrize("expired", [False, True])
+def test_an_end_that_was_lost_stops_no_merge_and_nothing_is_merged_twice(number, expired):
+    table, branch = merged(4)
+    if expired:
+        table.compact(full=True)
+        table.expire_snapshots(retain_max=1, retain_min=1, older_than=0)
+    table.context.storage.delete(f"{FOLDER}/MERGE-{number}.done")
+    for row in (50, 51):
+        branch.append(rows([row], "a"))
+        through(table).merge_branch("fix")
+    assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50, 51]
+
+
+@pytest.mark.parametrize("name", ["MERGE-2", "MERGE-2.done"])
+def test_the_record_of_another_merge_is_none_of_this_one(name):
+    table, _ = merged(3)
+    storage = table.context.storage
+    storage.put(f"{FOLDER}/{name}", storage.get(f"{FOLDER}/{name.replace('2', '1')}"))
+    with pytest.raises(CorruptTableError, match=f"{name}: is the record of merge 1"):
+        log_of(table)
+    assert [problem.path for problem in through(table).verify().problems] == [f"{FOLDER}/{name}"]
 
 
 def test_a_summary_of_a_branch_that_had_the_name_before_is_not_used(eager):

@@ -14,12 +14,12 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
 from anabranch.format.records.layout import numbered_id
 from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord
+from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord, record_of
 from anabranch.kernel.log.merge_summary import SUMMARY_PREFIX, find_summary, put_summary
 from anabranch.kernel.log.parallel import OnUnread, each, reading, tried
 
@@ -45,12 +45,16 @@ class MergeLog:
 
     @property
     def under_way(self) -> list[MergeRecord]:
-        """Merges that have not ended, or whose end is not recorded; oldest first."""
-        return [record for number, record in self.records.items() if number not in self.ends]
+        """The newest merge, if it has not ended or its end is not recorded.
+
+        The record of a merge is put once those before it have ended: where the end of one of them is missing, it got lost.
+        """
+        newest = max([*self.records, *self.ends], default=0)
+        return [self.records[newest]] if newest in self.records and newest not in self.ends else []
 
     @property
     def next_number(self) -> int:
-        return max(self.records, default=0) + 1
+        return max([*self.records, *self.ends], default=0) + 1
 
 
 def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
@@ -58,17 +62,17 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
 
     Args:
         branch: the branch.
-        unread: told of damaged ones, which are left out; so each is read by itself. Without it those that are read raise
-            `CorruptTableError`.
+        unread: told of those that are damaged or gone, which are left out; so each is read by itself. Without it those
+            that are read raise `CorruptTableError`.
     """
     names = [info.path.rpartition("/")[2] for info in branch.storage.list(branch.layout.branch_root)]
-    files = sorted(file for name in names if (file := MergeFile.parse(name)) is not None)
+    there = {file for name in names if (file := MergeFile.parse(name)) is not None}
+    # What is missing among them is asked for as well: a listing is not of one moment.
+    begun = {file.number for file in there}
+    begun |= {*range(1, max(begun, default=1))}
+    files = sorted(there | {MergeFile(number, is_end=False) for number in begun})
     noted, summaries = _numbers(names, NOTES_PREFIX), _numbers(names, SUMMARY_PREFIX)
-    whole = _ended_until(
-        *({file.number for file in files if file.is_end == is_end} for is_end in (False, True))
-    )
-    # A summary of more than is stored was left by a history that a copy put back has ended.
-    last = max((number for number in summaries if number <= whole), default=0) if unread is None else 0
+    last = max(summaries, default=0) if unread is None else 0
     first, later = [f for f in files if f.number <= last], [f for f in files if f.number > last]
     with reading(branch.storage) as begin:  # in whatever order: what is read is written once
         finding = begin(lambda: find_summary(branch, last) if last else None)
@@ -78,6 +82,31 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
         later_records, later_ends = reading_later()
     summarized = 0 if summary is None else last
     return MergeLog(records | later_records, ends | later_ends, noted, summarized, summaries)
+
+
+def summarized(branch: TableContext, number: int) -> tuple[MergeRecord, MergeEnd] | None:
+    """Return what a merge recorded from the summaries alone; None if that is in none of them."""
+    names = [info.path.rpartition("/")[2] for info in branch.storage.list(branch.layout.branch_root)]
+    for last in reversed(_numbers(names, SUMMARY_PREFIX)):
+        records, ends = find_summary(branch, last) or ({}, {})
+        if number in records:
+            return records[number], ends[number]
+    return None
+
+
+def check_begun(branch: TableContext, number: int) -> None:
+    """Raise `CorruptTableError` if the record of a merge that main has is gone."""
+    path = branch.layout.branch_file_path(MergeFile(number, is_end=False).name)
+    if not branch.storage.exists(path):
+        raise _gone(path)
+
+
+def _gone(path: str) -> CorruptTableError:
+    return CorruptTableError(
+        "is gone: what main has of the branch is not known without it",
+        path=path,
+        hint="`verify` tells what is missing, `repair` makes it again where it can. Or put it back from a copy.",
+    )
 
 
 def summarize(branch: TableContext, log: MergeLog) -> None:
@@ -127,13 +156,12 @@ def _read(
     for file, data in zip(files, each(content, files, at=branch.storage), strict=True):
         if data is None:
             continue
-        what, path = _named(branch, file), branch.layout.branch_file_path(file.name)
-        if file.is_end:
-            end = tried(what, partial(MergeEnd.from_json, data, path=path), unread)
-            ends |= {} if end is None else {file.number: end}
-        else:
-            record = tried(what, partial(MergeRecord.from_json, data, path=path), unread)
-            records |= {} if record is None else {file.number: record}
+        path = branch.layout.branch_file_path(file.name)
+        match tried(_named(branch, file), partial(record_of, data, path), unread):
+            case MergeRecord() as record:
+                records[file.number] = record
+            case MergeEnd() as end:
+                ends[file.number] = end
     return records, ends
 
 
@@ -146,4 +174,7 @@ def _content(branch: TableContext, file: MergeFile) -> bytes:
     path = branch.layout.branch_file_path(file.name)
     # A copy of the table elsewhere has the same identity, and diverges from this one.
     key = (branch.storage.url, branch.branch_uuid, "merge", path)
-    return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
+    try:
+        return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
+    except NotFoundError as error:
+        raise _gone(path) from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Final
 
-from anabranch.errors import InvalidInputError
+from anabranch.errors import CorruptTableError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
@@ -124,6 +124,16 @@ class MergeFile:
         """Parse a file name; None if it is no such name."""
         match = _FILE.fullmatch(name)
         return None if match is None else cls(int(match[1]), match[2] is not None)
+
+
+def record_of(data: bytes, path: str) -> MergeRecord | MergeEnd:
+    """Read a record. Raises `CorruptTableError` also if it is that of another merge; `UnsupportedFeatureError`."""
+    file = MergeFile.parse(path.rpartition("/")[2])
+    assert file is not None, "it has the name of one"
+    found = (MergeEnd if file.is_end else MergeRecord).from_json(data, path=path)
+    if found.number != file.number:
+        raise CorruptTableError(f"is the record of merge {found.number}", path=path)
+    return found
 
 
 def put_record(branch: TableContext, record: MergeRecord) -> bool:

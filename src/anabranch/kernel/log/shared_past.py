@@ -62,9 +62,7 @@ def former_mains(main: TableContext) -> Iterator[TableContext]:
 
 
 def sharing(main: TableContext) -> Iterator[TableContext]:
-    """Yield the former mains that have snapshots in common with main which may not have expired, or whose next ones may
-    not have.
-    """
+    """Yield the former mains whose consumers may still have to read what main has: it has not expired beyond their fork."""
     if not main.past:
         return
     earliest = main.snapshots.hinted_earliest_id() or 1

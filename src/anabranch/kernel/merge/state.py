@@ -14,7 +14,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of, fork_snapshot
 from anabranch.kernel.log.main_branch import is_in_past
-from anabranch.kernel.log.merge_log import MergeLog
+from anabranch.kernel.log.merge_log import MergeLog, check_begun
 from anabranch.kernel.log.merge_record import MergeEnd
 from anabranch.kernel.log.properties import merge_facts
 from anabranch.kernel.merge.conflict import MergeConflict
@@ -81,8 +81,10 @@ def merge_state(
             merges[number] = end
         elif number in log.records:
             unsure.append(_head_of(log, number, fork.branch_uuid))
-    if any(number not in log.records for number in merges):
-        return None
+    for number in merges:
+        if number not in log.records:
+            check_begun(branch, number)
+            return None
     ever = [n for n, end in log.ends.items() if end.snapshot and end.snapshot.branch_uuid == main.branch_uuid]
     schema_of = max([n for n in [*merges, *ever] if n in log.records], default=None)
     taken = fork.snapshot

@@ -25,6 +25,7 @@ from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import page_again
 from anabranch.kernel.log.main_pointer import find_copy, find_pointer
+from anabranch.kernel.log.merge_log import summarized
 from anabranch.kernel.log.merge_pins import branch_pin
 from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, MergeRequest
 from anabranch.kernel.log.properties import (
@@ -119,9 +120,11 @@ def _again(
     """Return the source and content of a rebuilt record; None if nothing is known."""
     merge = _MERGE.fullmatch(name)
     if merge is not None and problem.branch is not None:
-        branch = readable_branch(main, problem.branch)
-        make = _merge_end if merge[2] else _merge_record
-        return make(main, branch, states, int(merge[1]))
+        branch, number = readable_branch(main, problem.branch), int(merge[1])
+        copied = summarized(branch, number)
+        if copied is not None:
+            return "the summary of merges", copied[1 if merge[2] else 0].to_json()
+        return (_merge_end if merge[2] else _merge_record)(main, branch, states, number)
     if (pointer := _POINTER.fullmatch(name)) is not None:
         generation = int(pointer[2])
         is_copy = pointer[1] == "main"

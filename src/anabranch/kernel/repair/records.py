@@ -17,11 +17,12 @@ from anabranch.format.records.history_segment import HistorySegment
 from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, consumer_id_of
 from anabranch.format.records.main_pointer import MainPointer, Release, Seal
 from anabranch.format.text.json_object import check_version
+from anabranch.kernel.log.branch_log import BranchState, state_of
 from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.field_ids import block_owner
 from anabranch.kernel.log.ledger import page_content
-from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord
+from anabranch.kernel.log.merge_record import MergeFile, record_of
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.removals import REMOVAL_VERSION
 from anabranch.kernel.provenance.carry import carried_of
@@ -103,14 +104,14 @@ _BESIDE_BRANCHES: Final = (
 _OF_BRANCH: Final = (
     _Sort(
         re.compile(f"MERGE-{_NUMBER}"),
-        lambda data, path: MergeRecord.from_json(data, path=path),
+        record_of,
         "merging and compacting the branch stop at it",
         repair="make it again from the tag that holds what was merged",
         hint="read the branch and append what main lacks; then `delete-branch`.",
     ),
     _Sort(
         re.compile(rf"MERGE-{_NUMBER}\.done"),
-        lambda data, path: MergeEnd.from_json(data, path=path),
+        record_of,
         "merging and compacting the branch stop at it",
         repair="make it again from the snapshot that the merge made",
         hint="read the branch and append what main lacks; then `delete-branch`.",
@@ -169,6 +170,7 @@ def damaged_records(main: TableContext, contexts: Sequence[TableContext]) -> Ite
     for context in contexts:
         if context.branch is not None:
             yield from _damaged(context, context.layout.branch_root, _OF_BRANCH)
+            yield from _missing_merges(context)
         yield from _damaged(context, context.layout.branch_file_path("ledger"), _LEDGER)
         yield from _consumers(context)
 
@@ -183,6 +185,24 @@ def _damaged(context: TableContext, folder: str, sorts: Sequence[_Sort]) -> Iter
     for problem in each(lambda one: _problem(context, *one), found):
         if problem is not None:
             yield problem
+
+
+def _missing_merges(context: TableContext) -> Iterator[Problem]:
+    """Yield a problem for each record of a merge that is gone. They are numbered from 1, and only the newest may lack its end."""
+    infos = context.storage.list(context.layout.branch_root)
+    there = {file for info in infos if (file := MergeFile.parse(info.path.rpartition("/")[2])) is not None}
+    newest = max((file.number for file in there), default=0)
+    for number in range(1, newest + 1):
+        for is_end in (False,) if number == newest else (False, True):
+            file = MergeFile(number, is_end)
+            path = context.layout.branch_file_path(file.name)
+            if file in there or context.storage.exists(path) or state_of(context) is not BranchState.READY:
+                continue
+            sort = next(sort for sort in _OF_BRANCH if sort.name.fullmatch(file.name))
+            text = f"is gone: {sort.depends}"
+            yield Problem(
+                *(Kind.RECORD, f"{path}: {text}", path, context.branch), repair=sort.repair, hint=sort.hint
+            )
 
 
 def _problem(context: TableContext, path: str, sort: _Sort) -> Problem | None:
