@@ -55,6 +55,52 @@ def _tags(table):
     return {name: table.tag(name).snapshot.id for name in table.tags()}
 
 
+# On branches
+
+
+@pytest.mark.parametrize("more", [{}, {"tag.automatic-completion": "true"}])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_branch_tags_periods_that_pass_after_it_began_and_can_take_the_place_of_main(more, deleted):
+    """What had passed before is main's, whether the branch's folder has the tag or not."""
+    table = _table(**DAILY, **more)
+    _commit(table, "2026-01-30 10:00")
+    _commit(table, "2026-01-31 10:00")
+    _commit(table, "2026-01-31 12:00")
+    table.create_tag("good")
+    _commit(table, "2026-02-01 09:00")
+    assert _tags(table) == {"2026-01-29": 1, "2026-01-30": 2, "2026-01-31": 4, "good": 3}
+    if deleted:
+        table.delete_tag("2026-01-30")
+    table.create_branch("fix", "good")
+    fix = table.branch("fix")
+    assert _commit(fix, "2026-01-31 20:00") == 4
+    assert _tags(fix) == {"good": 3}
+    assert _commit(fix, "2026-02-02 10:00") == 5
+    passed = {"2026-01-31": 5} if more else {}
+    assert _tags(fix) == {"good": 3, "2026-02-01": 5, **passed}
+    table.replace_main_branch("fix")
+    main = anabranch.Table(table.branch("main").context)
+    before = {"2026-01-29": 1, **({} if deleted else {"2026-01-30": 2})}
+    assert _tags(main) == {**before, "good": 3, "2026-02-01": 5, **passed}
+    _commit(main, "2026-02-03 10:00")
+    assert _tags(main)["2026-02-02"] == main.snapshot.id
+
+
+def test_a_branch_tags_periods_by_its_watermark_from_where_it_began():
+    table = _table(**{"tag.automatic-creation": "watermark"})
+    _append_until(table, "2026-01-30 10:00")
+    table.create_tag("first")
+    _append_until(table, "2026-01-31 10:00")
+    table.create_tag("good")
+    table.create_branch("fix", "good")
+    fix = table.branch("fix")
+    _append_until(fix, "2026-01-31 20:00")
+    assert _tags(fix) == {"good": 2}
+    _append_until(fix, "2026-02-01 00:00")
+    assert _tags(fix) == {"good": 2, "2026-01-31": 4}
+    table.replace_main_branch("fix")
+
+
 # By time
 
 

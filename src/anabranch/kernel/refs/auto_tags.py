@@ -6,6 +6,8 @@ day or some hours of a local clock, and is named after it: ``2026-01-31``. The f
 without a commit get none, or with `tag.automatic-completion` the same snapshot. With ``batch``, the snapshot of each
 batch write gets the tag of the day, which is replaced if there is one.
 
+A branch tags the periods that pass after it began: those of before are main's.
+
 Every committer checks what is due, and that follows from snapshots and tags alone: whoever comes second
 finds the tag. A tag that was deleted is not made again: the file ``tag/AUTOMATIC`` remembers the newest tagged
 period. It is only a hint; without it the newest tag tells.
@@ -139,7 +141,8 @@ def _of_periods(context: TableContext, options: Mapping[str, str], head: Snapsho
     tagged = [start for start in named if latest is None or start <= latest]
     newest = find_tag(context, periods.name(max(tagged))) if tagged else None
     first_id = context.snapshots.earliest_id() if newest is None else newest.snapshot.id + 1
-    last = max((*tagged, *([] if reached is None else [reached])), default=None)
+    known = (*tagged, reached, _passed_at_fork(context, options, periods))
+    last = max((start for start in known if start is not None), default=None)
     made = []
     for snapshot, start in _due(context, options, periods, range(first_id or 1, head.id + 1), last):
         names = [periods.name(period) for period in _completed(options, periods, last, start)]
@@ -148,6 +151,13 @@ def _of_periods(context: TableContext, options: Mapping[str, str], head: Snapsho
     if last is not None:
         hint.write(last)
     return made
+
+
+def _passed_at_fork(context: TableContext, options: Mapping[str, str], periods: Periods) -> int | None:
+    """Return the last period that had passed where a branch left main, whose commits tag it; None if that is not known."""
+    begun = None if context.fork is None else context.snapshots.find(context.fork.snapshot.id)
+    local = None if begun is None else _local_time(context, options, begun)
+    return None if local is None else periods.passed_at(local)
 
 
 def _latest_period(context: TableContext, options: Mapping[str, str], periods: Periods) -> int | None:
