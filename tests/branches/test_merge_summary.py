@@ -238,6 +238,16 @@ def test_an_end_that_was_lost_stops_no_merge_and_nothing_is_merged_twice(number,
     assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50, 51]
 
 
+def test_a_file_that_claims_to_be_of_a_merge_of_any_number_takes_no_time():
+    table, branch = merged(2)
+    table.context.storage.put(f"{FOLDER}/MERGE-{10**18 - 1}.done", b"{}")
+    table.context.storage.put(f"{FOLDER}/MERGES-{10**18 - 1}", b"{}")
+    branch.append(rows([50], "a"))
+    with pytest.raises(CorruptTableError, match="MERGE-"):
+        through(table).merge_branch("fix")
+    assert len(through(table).verify().problems) > 1
+
+
 @pytest.mark.parametrize("name", ["MERGE-2", "MERGE-2.done"])
 def test_the_record_of_another_merge_is_none_of_this_one(name):
     table, _ = merged(3)

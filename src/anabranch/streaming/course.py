@@ -109,8 +109,8 @@ class Course:
                 return None
             return Place(feed, _after(fork) if at == fork.id else position)
         if there.stamp != (
-            before.stamp if before is not None else fork.stamp if at == fork.id else position.stamp
-        ):
+            fork.stamp if before is None else before.stamp
+        ):  # they have no other one apart from each other
             return None
         return Place(feed, Position.after(there) if at else BEGINNING)
 

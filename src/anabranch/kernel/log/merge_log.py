@@ -6,12 +6,12 @@ A branch may be merged every hour for years. So a merge from time to time leaves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
@@ -25,6 +25,8 @@ from anabranch.kernel.log.parallel import OnUnread, each, reading, tried
 
 NOTES_PREFIX: Final = "NOTES-"
 """File name prefix of what a merge has found for later ones."""
+_MOST_MISSING: Final = 16
+"""One is enough to stop at; more only where a listing was of different moments. A name may claim any number."""
 WORTH: Final = 32
 """Number of ended merges in no summary, from which on one is written."""
 
@@ -68,9 +70,8 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
     names = [info.path.rpartition("/")[2] for info in branch.storage.list(branch.layout.branch_root)]
     there = {file for name in names if (file := MergeFile.parse(name)) is not None}
     # What is missing among them is asked for as well: a listing is not of one moment.
-    begun = {file.number for file in there}
-    begun |= {*range(1, max(begun, default=1))}
-    files = sorted(there | {MergeFile(number, is_end=False) for number in begun})
+    lost = islice((file for file in missing(there) if not file.is_end), _MOST_MISSING)
+    files = sorted({*there, *lost})
     noted, summaries = _numbers(names, NOTES_PREFIX), _numbers(names, SUMMARY_PREFIX)
     last = max(summaries, default=0) if unread is None else 0
     first, later = [f for f in files if f.number <= last], [f for f in files if f.number > last]
@@ -82,6 +83,14 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
         later_records, later_ends = reading_later()
     summarized = 0 if summary is None else last
     return MergeLog(records | later_records, ends | later_ends, noted, summarized, summaries)
+
+
+def missing(there: Collection[MergeFile]) -> Iterator[MergeFile]:
+    """Yield the records that are missing beside others: a merge has the next number, and begins once that before has ended."""
+    newest = max((file.number for file in there), default=0)
+    for number in range(1, newest + 1):
+        files = (MergeFile(number, is_end) for is_end in (False, True))
+        yield from (file for file in files if file not in there and (number < newest or not file.is_end))
 
 
 def summarized(branch: TableContext, number: int) -> tuple[MergeRecord, MergeEnd] | None:

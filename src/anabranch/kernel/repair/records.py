@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
@@ -22,6 +23,7 @@ from anabranch.kernel.log.consumers import find_consumer
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.field_ids import block_owner
 from anabranch.kernel.log.ledger import page_content
+from anabranch.kernel.log.merge_log import missing
 from anabranch.kernel.log.merge_record import MergeFile, record_of
 from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.removals import REMOVAL_VERSION
@@ -30,6 +32,8 @@ from anabranch.kernel.repair.found import Kind, Problem
 
 _SET_ASIDE: Final = "put it aside, in `.orphans`"
 _NUMBER: Final = "([1-9][0-9]{0,17})"
+_MOST_MISSING: Final = 1_000
+"""Number of missing records that are told: a name may claim any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +192,16 @@ def _damaged(context: TableContext, folder: str, sorts: Sequence[_Sort]) -> Iter
 
 
 def _missing_merges(context: TableContext) -> Iterator[Problem]:
-    """Yield a problem for each record of a merge that is gone. They are numbered from 1, and only the newest may lack its end."""
+    """Yield a problem for each record of a merge that is gone."""
     infos = context.storage.list(context.layout.branch_root)
     there = {file for info in infos if (file := MergeFile.parse(info.path.rpartition("/")[2])) is not None}
-    newest = max((file.number for file in there), default=0)
-    for number in range(1, newest + 1):
-        for is_end in (False,) if number == newest else (False, True):
-            file = MergeFile(number, is_end)
-            path = context.layout.branch_file_path(file.name)
-            if file in there or context.storage.exists(path) or state_of(context) is not BranchState.READY:
-                continue
-            sort = next(sort for sort in _OF_BRANCH if sort.name.fullmatch(file.name))
-            text = f"is gone: {sort.depends}"
-            yield Problem(
-                *(Kind.RECORD, f"{path}: {text}", path, context.branch), repair=sort.repair, hint=sort.hint
-            )
+    for file in islice(missing(there), _MOST_MISSING):
+        path = context.layout.branch_file_path(file.name)
+        if context.storage.exists(path) or state_of(context) is not BranchState.READY:
+            continue
+        sort = next(sort for sort in _OF_BRANCH if sort.name.fullmatch(file.name))
+        message = f"{path}: is gone: {sort.depends}"
+        yield Problem(Kind.RECORD, message, path, context.branch, repair=sort.repair, hint=sort.hint)
 
 
 def _problem(context: TableContext, path: str, sort: _Sort) -> Problem | None:
