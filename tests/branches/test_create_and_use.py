@@ -82,9 +82,9 @@ def test_moments(lake):
 def test_tags_and_savepoints_made_by_jobs(lake):
     table = branched(lake)
     fix = table.branch("fix")
-    options = {"tag.automatic-creation": "process-time", "savepoint.create-interval": "1 ms"}
+    options = {"tag.automatic-creation": "batch", "savepoint.create-interval": "1 ms"}
     fix.with_options(options).append(rows(100, 1))
-    assert [tag for tag in fix.tags() if tag != "fix"] != []
+    assert [fix.tag(tag).snapshot.id for tag in fix.tags() if tag != "fix"] == [4]
     assert [s.saved_snapshot_id for s in fix.savepoints()] == [4]
     assert (table.tags(), table.savepoints()) == (["fix"], [])
 

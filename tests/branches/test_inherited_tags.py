@@ -19,6 +19,7 @@ from tests.branches.creating import again
 from tests.branches.replacing import files
 from tests.support.dying import deaths, through
 from tests.support.faults import FaultyStorage
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of, make_table, rows
 
 _names = itertools.count()
@@ -453,7 +454,7 @@ def test_what_another_engine_deletes_of_mains_own_does_not_come_back(moved):
 
 
 @pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
-@pytest.mark.parametrize("late", ["", "old0"])
+@pytest.mark.parametrize("late", first_short(["old0", ""]))
 def test_a_drop_that_dies_at_any_call_loses_none_and_brings_none_back(every, late):
     begun = replaced(times=3)
     expire_to(begun, 1)

@@ -43,6 +43,7 @@ def test_any_two_works_at_a_time(one):
     assert wrong == {}
 
 
+@pytest.mark.long
 def test_what_would_be_lost_is_seen(monkeypatch):
     """A tag whose maker does not look whether an expiry has taken what it refers to."""
     monkeypatch.setattr(tags, "check_holds", lambda *_: None)
