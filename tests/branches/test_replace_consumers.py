@@ -1,6 +1,7 @@
 """Consumers of what was main, while main goes on and expires: they get what they would get if nothing expired."""
 
 import itertools
+import shlex
 
 import pytest
 
@@ -10,7 +11,7 @@ from anabranch.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.storage.memory import MemoryStorage
 from tests.branches.replacing import again, timed
-from tests.support.clock import HOUR, Clock
+from tests.support.clock import DAY, HOUR, Clock
 from tests.support.foreign_expiry import expire_as_others
 from tests.support.tables import SCHEMA, make_table, rows
 
@@ -111,3 +112,56 @@ def test_the_time_of_a_consumer_of_main_is_told_by_main():
     got(table, "continue", "new")
     assert again(table).expire_snapshots().consumers == ("c",)
     assert [one.name for one in again(table).consumers()] == ["new"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("read", [1, 2, 3, 4])
+def test_a_consumer_goes_through_several_mains_as_if_nothing_had_expired(policy, read):
+    """The third main parted from the second below where that parted from the first, or above."""
+
+    def twice(tag):
+        table = replaced(read)
+        main = again(table)
+        main.create_tag("later")
+        main.create_branch("last", tag)
+        main.branch("last").append(rows(23, 1))
+        main.append(rows(24, 1))
+        main.replace_main_branch("last", force=True)
+        for number in range(4):
+            again(table).append(rows(200 + number, 1))
+        return table
+
+    for tag in ("good", "later"):
+        whole, expired = twice(tag), twice(tag)
+        again(expired).expire_snapshots(retain_max=2, retain_min=1, older_than=0)
+        assert got(expired, policy) == got(whole, policy)
+        assert got(expired, "replay") == got(whole, "replay")
+
+
+def test_after_an_undo_nothing_is_lost_to_a_consumer_either():
+    def undone():
+        table = replaced(3)
+        got(table, "fail")  # of what was main for a while
+        again(table).append(rows(300, 1))
+        again(table).undo_replace()
+        for number in range(6):
+            again(table).append(rows(200 + number, 1))
+        return table
+
+    for policy in ("continue", "replay"):
+        whole, expired = undone(), undone()
+        again(expired).expire_snapshots(retain_max=2, retain_min=1, older_than=0)
+        assert got(expired, policy) == got(whole, policy)
+
+
+def test_health_of_main_tells_of_a_consumer_of_a_former_main_that_stands_still():
+    table = replaced(2, hourly())
+    table.context.runtime.clock.now += 10 * DAY
+    why = [found for found in again(table).health().findings if "consumer" in found.why]
+    assert [found.why.split(":")[0] for found in why] == [
+        "consumer 'c' of main@1 has not moved for 10 days and keeps 8 snapshots from expiring"
+    ]
+    command = shlex.split(why[0].command)
+    assert command[-2:] == ["--branch", "main@1"]
+    again(table).branch("main@1").delete_consumer("c")
+    assert not [found for found in again(table).health().findings if "consumer" in found.why]

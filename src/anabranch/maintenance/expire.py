@@ -6,7 +6,7 @@ Here is when and with which limits; what is removed, in which order, is in `anab
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from anabranch.kernel.expiry.retention import FOREVER, LEAST_RETAINED, Retention
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import reading, together
 from anabranch.kernel.log.rollback_pins import tend_pins
+from anabranch.kernel.log.shared_past import former_mains, sharing
 from anabranch.kernel.log.store_clock import commit_time, removal_time
 from anabranch.kernel.provenance.job_states import job_states
 from anabranch.kernel.refs.moments import Cutoff, cutoff_of
@@ -75,7 +76,9 @@ def expire_snapshots(
         if context.storage.is_far and CONSUMER_EXPIRATION_TIME.of(said) is None:
             return _expire(context, lambda: retention(timed()), engine, (), schema, dry_run=dry_run)
         retained = retention(timed())
-        gone = _expire_consumers(context, said, dry_run=dry_run)
+        # Of former mains, where nothing else expires, those too that hold nothing of main: they keep it from being dropped.
+        mains = () if context.main_generation is None else former_mains(context)
+        gone = _expire_consumers([context, *mains], said, dry_run=dry_run)
         return _expire(context, lambda: retained, engine, gone, schema, dry_run=dry_run)
 
 
@@ -91,7 +94,7 @@ def expire_after_commit(context: TableContext, options: Mapping[str, str]) -> Ex
     """
     if WRITE_ONLY.of(options):
         return None
-    gone = _expire_consumers(context, options, dry_run=False)
+    gone = _expire_consumers([context, *(former for former, _ in sharing(context))], options, dry_run=False)
     now = context.runtime.clock.now_millis()
     retention = _retention(options, now)
     is_worth_it = _is_worth_it(context, retention)
@@ -179,13 +182,15 @@ def _is_worth_it(context: TableContext, retention: Retention) -> bool:
     return unread is None or first + wanted <= unread
 
 
-def _expire_consumers(context: TableContext, options: Mapping[str, str], *, dry_run: bool) -> tuple[str, ...]:
+def _expire_consumers(
+    branches: Sequence[TableContext], options: Mapping[str, str], *, dry_run: bool
+) -> tuple[str, ...]:
     kept = CONSUMER_EXPIRATION_TIME.of(options)
     if kept is None:
         return ()
-    if not expire_consumers(context, context.runtime.clock.now_millis() - kept, dry_run=True):
+    if not expire_consumers(branches, branches[0].runtime.clock.now_millis() - kept, dry_run=True):
         return ()
-    return expire_consumers(context, removal_time(context) - kept, dry_run=dry_run)
+    return expire_consumers(branches, removal_time(branches[0]) - kept, dry_run=dry_run)
 
 
 def _retention(

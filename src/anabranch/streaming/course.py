@@ -108,9 +108,8 @@ class Course:
             if earliest is None or earliest <= (at or 1):
                 return None
             return Place(feed, _after(fork) if at == fork.id else position)
-        if there.stamp != (
-            fork.stamp if before is None else before.stamp
-        ):  # they have no other one apart from each other
+        had = fork.stamp if before is None else before.stamp  # below the fork it is the same file
+        if there.stamp != had:
             return None
         return Place(feed, Position.after(there) if at else BEGINNING)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from anabranch.errors import CorruptTableError, NotFoundError
 from anabranch.format.records.layout import consumer_id_of
 from anabranch.format.records.refs import Consumer
 from anabranch.kernel.log.consumers import damaged
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.shared_past import former_mains, sharing
+from anabranch.kernel.log.parallel import each
+from anabranch.kernel.log.shared_past import sharing
 
 _READS = 10
 _PAUSE_SECONDS = 0.02
@@ -27,21 +28,18 @@ def next_read(context: TableContext, *, without: Collection[str] = ()) -> int | 
     Raises `CorruptTableError` if one cannot be read, whatever its name: other engines allow other names.
     """
     found = _positions(context, without)
-    for former in sharing(context):
-        fork = former.layout.shared_up_to(context.layout) + 1  # each main has a copy of its own of this one
+    for former, fork in sharing(context):
         found += [min(position, fork + 1) for position in _positions(former, without)]
     return min(found, default=None)
 
 
-def expire_consumers(context: TableContext, older_than: int, *, dry_run: bool = False) -> tuple[str, ...]:
-    """Remove consumers last stored before a moment (epoch milliseconds); return their names, sorted.
-
-    With those of main go those of former mains: they hold what main has, and nothing else expires there.
-    """
+def expire_consumers(
+    branches: Sequence[TableContext], older_than: int, *, dry_run: bool = False
+) -> tuple[str, ...]:
+    """Remove consumers of branches last stored before a moment (epoch milliseconds); return their names, sorted."""
     gone = set[str]()
-    mains = () if context.main_generation is None else former_mains(context)
-    for one in (context, *mains):
-        for name, (path, modified) in _files(one).items():
+    for one, files in zip(branches, each(_files, branches, at=branches[0].storage), strict=True):
+        for name, (path, modified) in files.items():
             if modified < older_than and (dry_run or _still_older(one, path, older_than)):
                 gone.add(name)
                 if not dry_run:

@@ -61,12 +61,18 @@ def former_mains(main: TableContext) -> Iterator[TableContext]:
     return (as_main_before(main, pointer) for pointer in last_replacements(main))
 
 
-def sharing(main: TableContext) -> Iterator[TableContext]:
-    """Yield the former mains whose consumers may still have to read what main has: it has not expired beyond their fork."""
-    if not main.past:
+def sharing(main: TableContext) -> Iterator[tuple[TableContext, int]]:
+    """Yield the former mains whose consumers may still have to read what main has: it has not expired beyond their fork.
+
+    Each with the number of the snapshot that both went on from, of which each main has a file of its own.
+    """
+    if not main.main_generation:
         return
     earliest = main.snapshots.hinted_earliest_id() or 1
-    yield from (one for one in former_mains(main) if one.layout.shared_up_to(main.layout) + 2 >= earliest)
+    for former in former_mains(main):
+        fork = former.layout.shared_up_to(main.layout) + 1
+        if fork + 1 >= earliest:
+            yield former, fork
 
 
 def check_still_main(context: TableContext) -> None:

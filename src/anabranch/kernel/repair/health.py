@@ -12,6 +12,7 @@ import polars as pl
 from anabranch.errors import AnabranchError, CorruptTableError, StorageError
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.layout import consumer_id_of
+from anabranch.format.records.main_pointer import former_main_name
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.text.shell import command_line
@@ -23,6 +24,7 @@ from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.file_paths import odd_files
 from anabranch.kernel.log.moment import time_text
 from anabranch.kernel.log.parallel import each, tried
+from anabranch.kernel.log.shared_past import sharing
 from anabranch.kernel.log.store_clock import commit_time, is_ahead
 from anabranch.kernel.provenance.job_states import JobState, job_states
 from anabranch.kernel.repair.verify import look_at_history
@@ -275,10 +277,23 @@ def _snapshots(context: TableContext, ids: list[int], options: Mapping[str, str]
 
 
 def _old_consumers(context: TableContext, ids: list[int], options: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield consumers that have not moved for long and keep snapshots that would have expired otherwise."""
-    now = context.runtime.clock.now_millis()
+    """Yield consumers that have not moved for long and keep snapshots that would have expired otherwise.
+
+    Of main, also consumers of former mains, which go on there.
+    """
     kept_for = max(SNAPSHOT_TIME_RETAINED.of(options), _CONSUMER_MILLIS)
-    folder = context.layout.consumer_folder
+    yield from _old_consumers_of(context, context, None, ids, kept_for)
+    for former, fork in sharing(context):
+        yield from _old_consumers_of(context, former, fork, ids, kept_for)
+
+
+def _old_consumers_of(
+    context: TableContext, holder: TableContext, fork: int | None, ids: list[int], kept_for: int
+) -> Iterator[Finding]:
+    """Yield the consumers in the folder of a branch, or of a former main that parted from it at `fork`."""
+    now, folder = context.runtime.clock.now_millis(), holder.layout.consumer_folder
+    of_former = [] if fork is None else ["--branch", former_main_name((holder.main_generation or 0) + 1)]
+    of_whom = f" of {of_former[-1]}" if of_former else ""
     try:
         infos = sorted(context.storage.list(folder), key=lambda one: one.path)
     except StorageError as error:
@@ -291,23 +306,26 @@ def _old_consumers(context: TableContext, ids: list[int], options: Mapping[str, 
         if name is None or now - info.modified_millis <= kept_for:
             continue
         try:
-            consumer = find_consumer(context, name)
+            consumer = find_consumer(holder, name)
         except CorruptTableError as error:
             yield Finding(
                 5,
-                f"consumer '{name}' cannot be read ({error.message}), so nothing expires: let its reader store its "
+                f"consumer '{name}'{of_whom} cannot be read ({error.message}), so nothing expires: let its reader store its "
                 "position anew, or let go of it",
-                _command(context, "consumers", "--delete", name),
+                _command(context, "consumers", "--delete", name, *of_former),
             )
             continue
-        held = 0 if consumer is None else sum(number >= consumer.next_snapshot for number in ids)
+        held = 0
+        if consumer is not None:
+            needed = consumer.next_snapshot if fork is None else min(consumer.next_snapshot, fork + 1)
+            held = sum(number >= needed for number in ids)
         if held > 1:
             days = (now - info.modified_millis) // _DAY_MILLIS
             yield Finding(
                 5,
-                f"consumer '{name}' has not moved for {days} days and keeps {held:,} snapshots from expiring: start its "
+                f"consumer '{name}'{of_whom} has not moved for {days} days and keeps {held:,} snapshots from expiring: start its "
                 "reader again, or let go of it",
-                _command(context, "consumers", "--delete", name),
+                _command(context, "consumers", "--delete", name, *of_former),
             )
 
 
