@@ -59,11 +59,7 @@ def _row() -> pa.Table:
 
 def merges(clock: Clock, home: str, commits: int) -> dict[str, Any]:
     """Merge a branch after that many commits of both sides, and again after one more of the branch."""
-    row = _row()
-    table = anabranch.connect(home).create_table("db.t", row.schema, options={"write-only": "true"})
-    table.append(row)
-    table.create_tag("base")
-    table.create_branch("fix", "base")
+    row, table = _branched(home)
     for _ in range(commits):
         table.append(row)
         table.branch("fix").append(row)
@@ -81,11 +77,7 @@ def merges(clock: Clock, home: str, commits: int) -> dict[str, Any]:
 
 def merged_often(clock: Clock, home: str, count: int) -> dict[str, Any]:
     """Merge a branch so often, one commit each time; processor time and requests of each merge."""
-    row = _row()
-    table = anabranch.connect(home).create_table("db.t", row.schema, options={"write-only": "true"})
-    table.append(row)
-    table.create_tag("base")
-    table.create_branch("fix", "base")
+    row, table = _branched(home)
     made = []
     with clock.lap():
         for _ in range(count):
@@ -129,6 +121,16 @@ def writers(clock: Clock, home: str, writers: int, commits: int) -> dict[str, An
     rows = anabranch.connect(home).table("db.t").scan().count()
     assert rows == 1 + writers * commits, "no row is lost"
     return {"requests": sum(asked.counts.values()) / (writers * commits)}
+
+
+def _branched(home: str) -> tuple[pa.Table, anabranch.Table]:
+    """A row, and a table of it with a branch."""
+    row = _row()
+    table = anabranch.connect(home).create_table("db.t", row.schema, options={"write-only": "true"})
+    table.append(row)
+    table.create_tag("base")
+    table.create_branch("fix", "base")
+    return row, table
 
 
 def _merge(home: str) -> tuple[float, int]:

@@ -14,11 +14,12 @@ from anabranch.kernel.log import merge_log as merges
 from anabranch.kernel.log.merge_log import MergeLog, merge_log, points
 from anabranch.kernel.log.merge_record import Choice, MergeEnd, MergeRecord, MergeRequest
 from anabranch.kernel.log.merge_summary import find_summary, put_summary
+from anabranch.kernel.log.properties import MERGE_PROPERTY, is_marker
 from anabranch.kernel.provenance import notes
 from tests.branches.histories import World
 from tests.branches.merging import contents, parted, rows
 from tests.branches.test_merge_killed import killed_merge
-from tests.format.test_snapshot import SNAPSHOTS, TEXT
+from tests.format.test_snapshot import FIRST, SNAPSHOTS, TEXT
 from tests.kernel.expiring import through
 from tests.support.lengths import first_short
 
@@ -303,6 +304,26 @@ def test_a_merge_that_was_rolled_back_is_merged_again_by_the_summary(eager):
     branch.append(rows([50], "a"))
     through(table).merge_branch("fix")
     assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50]
+
+
+@pytest.mark.parametrize(
+    "said", ["", "{}", '{"version":1}', '{"version":1,"ended":0}', "[" * 100_000, "[]", "null"]
+)
+def test_a_merge_that_does_not_say_whether_it_was_made_is_damaged(said):
+    with pytest.raises(CorruptTableError):
+        is_marker(replace(FIRST, properties={MERGE_PROPERTY: said}))
+
+
+def test_what_is_missing_says_what_it_stops():
+    table, _ = merged(3)
+    table.context.storage.delete_many([f"{FOLDER}/MERGE-1", f"{FOLDER}/MERGE-2.done"])
+    found = {problem.path.rpartition("/")[2]: problem for problem in through(table).verify().problems}
+    assert {name: problem.severity for name, problem in found.items()} == {
+        "MERGE-1": "error",
+        "MERGE-2.done": "warning",
+    }
+    assert "stop at it" in found["MERGE-1"].message
+    assert "stop at it" not in found["MERGE-2.done"].message
 
 
 NUMBERS = st.integers(0, 2**63 - 1)

@@ -67,7 +67,7 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
         unread: told of those that are damaged or gone, which are left out; so each is read by itself. Without it those
             that are read raise `CorruptTableError`.
     """
-    names = [info.path.rpartition("/")[2] for info in branch.storage.list(branch.layout.branch_root)]
+    names = _names(branch)
     there = {file for name in names if (file := MergeFile.parse(name)) is not None}
     # What is missing among them is asked for as well: a listing is not of one moment.
     lost = islice((file for file in missing(there) if not file.is_end), _MOST_MISSING)
@@ -93,10 +93,9 @@ def missing(there: Collection[MergeFile]) -> Iterator[MergeFile]:
         yield from (file for file in files if file not in there and (number < newest or not file.is_end))
 
 
-def summarized(branch: TableContext, number: int) -> tuple[MergeRecord, MergeEnd] | None:
-    """Return what a merge recorded from the summaries alone; None if that is in none of them."""
-    names = [info.path.rpartition("/")[2] for info in branch.storage.list(branch.layout.branch_root)]
-    for last in reversed(_numbers(names, SUMMARY_PREFIX)):
+def from_summaries(branch: TableContext, number: int) -> tuple[MergeRecord, MergeEnd] | None:
+    """Return what a merge recorded as the summaries have it; None if it is in none of them."""
+    for last in reversed(_numbers(_names(branch), SUMMARY_PREFIX)):
         records, ends = find_summary(branch, last) or ({}, {})
         if number in records:
             return records[number], ends[number]
@@ -142,6 +141,10 @@ def points(branch: TableContext) -> list[SnapshotRef]:
     heads = [record.head for record in merge_log(branch).records.values()]
     merged = [SnapshotRef(fork.branch_uuid, head.id, head.stamp) for head in heads]
     return [fork.snapshot, *sorted(merged, key=lambda ref: ref.id)]
+
+
+def _names(branch: TableContext) -> list[str]:
+    return [info.path.rpartition("/")[2] for info in branch.storage.list(branch.layout.branch_root)]
 
 
 def _numbers(names: Iterable[str], prefix: str) -> tuple[int, ...]:

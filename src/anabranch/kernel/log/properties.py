@@ -84,8 +84,8 @@ def merge_facts(snapshot: Snapshot | PastSnapshot) -> MergeFacts:
 
 def is_marker(snapshot: Snapshot) -> bool:
     """Whether a merge's snapshot only marks that the merge was ended. Raises as `merge_facts` if it does not say."""
-    with suppress(ValueError, KeyError, TypeError):
-        # Asked of every merge that is left in main's history; the facts as a whole take twenty times as long to read.
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        # Asked of every merge that is left in main's history; to read the facts as a whole takes many times as long.
         said = json.loads(snapshot.properties.get(MERGE_PROPERTY, ""))
         if said["version"] == MergeFacts.VERSION and isinstance(said["ended"], bool):
             return said["ended"]

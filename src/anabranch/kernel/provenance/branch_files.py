@@ -19,7 +19,14 @@ from anabranch.kernel.provenance.births import Births, births, live_names
 from anabranch.kernel.provenance.carry import carried_births
 from anabranch.kernel.provenance.classify import DELTA_COLUMNS, MarksKey, marks_key
 from anabranch.kernel.provenance.notes import Notes
-from anabranch.kernel.provenance.past import Past, counting, past_since, rolled_back_to, since_rolled_back
+from anabranch.kernel.provenance.past import (
+    Past,
+    after,
+    counting,
+    past_since,
+    rolled_back_to,
+    since_rolled_back,
+)
 from anabranch.kernel.provenance.sides import Side
 from anabranch.kernel.scan.partitions import PartitionKey, keys_of_rows
 from anabranch.lazy import lazy
@@ -99,7 +106,7 @@ class BranchFiles:
         A file is added, for the first time, after its youngest rows were first appended or with them. So what was added
         since has all of them; what is noted may have expired.
         """
-        later = self.past.after(point)
+        later = after(self.past.snapshots, point)
         has_noted = self._noted > 0 and len(later) > len(self.past.snapshots) - self._noted
         if has_noted or not self.past.reaches_base:
             return self.live

@@ -31,10 +31,6 @@ class Past:
     base_is_other: bool = False
     """Whether another snapshot is in place of the base: history was rewritten below it."""
 
-    def after(self, point: int) -> Sequence[Snapshot]:
-        """Return those after the snapshot of that id."""
-        return after(self.snapshots, point)
-
 
 def past_since(
     context: TableContext,

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-import zstandard
-
 from anabranch.errors import (
     AnabranchError,
     CorruptTableError,
@@ -20,6 +18,7 @@ from anabranch.errors import (
 from anabranch.format.records.layout import BRANCH_FOLDER, HISTORY_FOLDER, ORPHANS_FOLDER
 from anabranch.format.records.main_pointer import MAIN_PREFIX
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.text.packed import unpack
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.parallel import check_answered
 from anabranch.kernel.log.seals import dropped_until
@@ -217,8 +216,6 @@ def tried(
 
 _VERSION: Final = 1
 _POINTER_VERSION: Final = 3
-_MOST: Final = 1 << 26
-"""Most bytes of an unpacked archive segment."""
 
 
 def put_again(context: TableContext, path: str, content: bytes) -> Act:
@@ -253,11 +250,9 @@ def is_of_later_version(context: TableContext, path: str) -> bool:
     data = _content(context, path) or b""
     try:
         if path.startswith(f"{HISTORY_FOLDER}/history-"):
-            if zstandard.frame_content_size(data) > _MOST:
-                return False
-            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=_MOST).partition(b"\n")[0]
+            data = unpack(data, path=path).partition(b"\n")[0]
         found = json.loads(data)
-    except (ValueError, RecursionError, zstandard.ZstdError):
+    except (ValueError, RecursionError, CorruptTableError):
         return False
     version = found.get("version") if isinstance(found, dict) else None
     known = _POINTER_VERSION if path.startswith(f"{BRANCH_FOLDER}/{MAIN_PREFIX}") else _VERSION

@@ -25,9 +25,9 @@ from anabranch.kernel.log.branch_log import branch_names
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.ledger import page_again
 from anabranch.kernel.log.main_pointer import find_copy, find_pointer
-from anabranch.kernel.log.merge_log import summarized
+from anabranch.kernel.log.merge_log import from_summaries
 from anabranch.kernel.log.merge_pins import branch_pin
-from anabranch.kernel.log.merge_record import MergeEnd, MergeRecord, MergeRequest
+from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord, MergeRequest
 from anabranch.kernel.log.properties import (
     BRANCH_PROPERTY,
     MERGE_PROPERTY,
@@ -51,7 +51,6 @@ from anabranch.kernel.repair.found import (
 
 _POINTER: Final = re.compile(r"(MAIN|main)-([0-9]+)")
 _ASIDE: Final = re.compile(r"(AUDIT-|DELETED-|carry-|history-|removed-).+")
-_MERGE: Final = re.compile(r"MERGE-([0-9]+)(\.done)?")
 
 
 def plan_forks(main: TableContext, problems: Sequence[Problem]) -> Iterator[tuple[RepairStep, Act]]:
@@ -118,13 +117,13 @@ def _again(
     main: TableContext, states: Sequence[RefState], problem: Problem, name: str
 ) -> tuple[str, bytes] | None:
     """Return the source and content of a rebuilt record; None if nothing is known."""
-    merge = _MERGE.fullmatch(name)
+    merge = MergeFile.parse(name)
     if merge is not None and problem.branch is not None:
-        branch, number = readable_branch(main, problem.branch), int(merge[1])
-        copied = summarized(branch, number)
+        branch = readable_branch(main, problem.branch)
+        copied = from_summaries(branch, merge.number)
         if copied is not None:
-            return "the summary of merges", copied[1 if merge[2] else 0].to_json()
-        return (_merge_end if merge[2] else _merge_record)(main, branch, states, number)
+            return "the summary of merges", copied[merge.is_end].to_json()
+        return (_merge_end if merge.is_end else _merge_record)(main, branch, states, merge.number)
     if (pointer := _POINTER.fullmatch(name)) is not None:
         generation = int(pointer[2])
         is_copy = pointer[1] == "main"

@@ -109,15 +109,15 @@ _OF_BRANCH: Final = (
     _Sort(
         re.compile(f"MERGE-{_NUMBER}"),
         record_of,
-        "merging and compacting the branch stop at it",
-        repair="make it again from the tag that holds what was merged",
+        "merging and compacting the branch stop at it, unless the summary of merges has it",
+        repair="make it again from the summary, or from the tag that holds what was merged",
         hint="read the branch and append what main lacks; then `delete-branch`.",
     ),
     _Sort(
         re.compile(rf"MERGE-{_NUMBER}\.done"),
         record_of,
-        "merging and compacting the branch stop at it",
-        repair="make it again from the snapshot that the merge made",
+        "merging and compacting the branch stop at it, unless the summary of merges has it",
+        repair="make it again from the summary, or from the snapshot that the merge made",
         hint="read the branch and append what main lacks; then `delete-branch`.",
     ),
     _Sort(
@@ -200,8 +200,20 @@ def _missing_merges(context: TableContext) -> Iterator[Problem]:
         if context.storage.exists(path) or state_of(context) is not BranchState.READY:
             continue
         sort = next(sort for sort in _OF_BRANCH if sort.name.fullmatch(file.name))
-        message = f"{path}: is gone: {sort.depends}"
-        yield Problem(Kind.RECORD, message, path, context.branch, repair=sort.repair, hint=sort.hint)
+        depends = (
+            "how the merge ended is told by main, as long as that has its snapshot"
+            if file.is_end
+            else sort.depends
+        )
+        yield Problem(
+            Kind.RECORD,
+            f"{path}: is gone: {depends}",
+            path,
+            context.branch,
+            repair=sort.repair,
+            hint=sort.hint,
+            severity="warning" if file.is_end else sort.severity,
+        )
 
 
 def _problem(context: TableContext, path: str, sort: _Sort) -> Problem | None:
