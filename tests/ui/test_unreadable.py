@@ -98,6 +98,7 @@ def test_a_former_decision_about_main_stops_nothing_of_what_is_now(hurt, way, fi
         (told,) = [one for one in found["graph"]["damaged"] if "MAIN-1" in one["message"]]
         assert told["hint"]
         assert told["command"] == f"anabranch verify {T}"
+        assert any("nothing expires" in finding["why"] for finding in found["health"]["findings"])
 
 
 @pytest.mark.parametrize("way", first_short(["circle", "garbage"]))

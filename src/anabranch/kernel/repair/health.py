@@ -283,7 +283,13 @@ def _old_consumers(context: TableContext, ids: list[int], options: Mapping[str, 
     """
     kept_for = max(SNAPSHOT_TIME_RETAINED.of(options), _CONSUMER_MILLIS)
     yield from _old_consumers_of(context, context, None, ids, kept_for)
-    for former, fork in sharing(context):
+    try:
+        formers = [*sharing(context)]
+    except CorruptTableError as error:
+        why = f"which branches were main cannot be read ({error.message}), so nothing expires: their consumers may hold it"
+        yield Finding(5, why, _whole(context, "repair"))
+        return
+    for former, fork in formers:
         yield from _old_consumers_of(context, former, fork, ids, kept_for)
 
 

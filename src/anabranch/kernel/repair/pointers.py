@@ -67,18 +67,24 @@ def pointer_problems(main: TableContext) -> Iterator[Problem]:
 
 def _unreadable(main: TableContext) -> Iterator[Problem]:
     """Yield the problems with decisions that cannot be read and have no copy."""
-    for number in numbers(main, MAIN_PREFIX):
+    decisions = numbers(main, MAIN_PREFIX)
+    for number in decisions:
         try:
             find_pointer(main, number, fresh=True)
         except CorruptTableError as error:
+            if number == decisions[-1]:
+                tense = "is"
+                means = "which branch is main stands there, and there is no copy of it, so nothing can be read from or written to main; branches can be opened by their names"
+            else:
+                tense = "was"
+                means = "which branch was main then stands there, and there is no copy of it, so nothing of main expires"
             path = error.path or main.layout.branches_file_path(f"{MAIN_PREFIX}{number}")
             again = remade(main, number)
             yield Problem(
                 Kind.POINTER,
-                f"{error.message}: which branch is main stands there, and there is no copy of it, so nothing can be read "
-                "from or written to main; branches can be opened by their names",
+                f"{error.message}: {means}",
                 path,
-                repair=None if again is None else f"make it again: main is {again.main}",
+                repair=None if again is None else f"make it again: main {tense} {again.main}",
                 hint="put the file back from a copy of the table's folder."
                 if path.endswith(f"/{MAIN_PREFIX}{number}")
                 else error.hint,
