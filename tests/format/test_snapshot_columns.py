@@ -1,15 +1,21 @@
 """Snapshots as columns: whatever they say comes back, and nothing else does."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import AnabranchError
-from anabranch.format.records.snapshot import CommitKind
-from anabranch.format.records.snapshot_columns import from_columns, to_columns
+from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_columns import (
+    field_of,
+    from_columns,
+    property_of,
+    snapshots_at,
+    to_columns,
+)
 from anabranch.kernel.provenance.past import Joined
 from tests.format.test_snapshot import FIRST, SNAPSHOTS, TEXT
 
@@ -55,6 +61,13 @@ def test_some_are_had_as_of_a_tuple_also_where_others_were_put_after_them(snapsh
         if wanted:
             at = data.draw(st.integers(-len(wanted), len(wanted) - 1))
             assert read[at] == wanted[at]
+        for name in (field.name for field in fields(Snapshot)):
+            assert [*field_of(read, name)] == [getattr(one, name) for one in wanted]
+        keys = {key for one in wanted for key in one.properties} | {"in none"}
+        for key in keys:
+            assert [*property_of(read, key)] == [one.properties.get(key) for one in wanted]
+        rows = sorted(data.draw(st.sets(st.sampled_from(range(len(wanted)))) if wanted else st.just(set())))
+        assert snapshots_at(read, rows) == [wanted[row] for row in rows]
         for beyond in (len(wanted), -len(wanted) - 1):
             with pytest.raises(IndexError):
                 read[beyond]

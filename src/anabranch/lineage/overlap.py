@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_columns import field_of, property_of, snapshots_at
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.lineage.model import Input, LineageEntry, TableInput, entry_or_none
+from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, entry_or_none
 from anabranch.streaming.offsets import Position
 
 Place = tuple[int, int]
@@ -85,7 +86,9 @@ def _has_common(one: Mapping[str, Sequence[Span]], other: Mapping[str, Sequence[
 Range = tuple[Place, Place]
 
 
-def duplicate_sources(main: Sequence[Snapshot], branch: Sequence[Snapshot], /) -> list[MergeConflict]:
+def duplicate_sources(
+    main: Sequence[Snapshot], branch: Sequence[Snapshot], /, *, besides: str | None = None
+) -> list[MergeConflict]:
     """Return a conflict for each source of which both sides have read the same events since the fork.
 
     Inputs that commits do not record, or that cannot be compared, are taken as not shared.
@@ -93,20 +96,25 @@ def duplicate_sources(main: Sequence[Snapshot], branch: Sequence[Snapshot], /) -
     Args:
         main: its snapshots since then.
         branch: those of the branch that are to be merged.
+        besides: user whose snapshots of main do not count.
     """
     theirs = {source: _joined(ranges for _, ranges in read) for source, read in _by_source(branch).items()}
     conflicts = []
-    for source, read in sorted(_by_source(main).items()):
+    for source, read in sorted(_by_source(main, besides).items()):
         shared = dict.fromkeys(snapshot for snapshot, found in read if _meets(found, theirs.get(source, [])))
         if shared:
             conflicts.append(_conflict(titles_of(main).get(source, source), list(shared)))
     return conflicts
 
 
-def _by_source(snapshots: Iterable[Snapshot]) -> dict[str, list[tuple[int, Range]]]:
+def _by_source(
+    snapshots: Sequence[Snapshot], besides: str | None = None
+) -> dict[str, list[tuple[int, Range]]]:
     """Return what was read of each source, with the id of the snapshot that holds the rows."""
     found: dict[str, list[tuple[int, Range]]] = {}
-    for snapshot in snapshots:
+    said = zip(property_of(snapshots, LINEAGE_PROPERTY), field_of(snapshots, "commit_user"), strict=True)
+    rows = [row for row, (entry, user) in enumerate(said) if entry is not None and user != besides]
+    for snapshot in snapshots_at(snapshots, rows):
         entry = entry_or_none(snapshot)
         for source, read in ({} if entry is None else spans(entry)).items():
             found.setdefault(source, []).extend((snapshot.id, span) for span in read if span[0] < span[1])

@@ -143,6 +143,13 @@ def status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
 
     A link that leads in a circle is listed as it is: left out, what it stands for would seem never to have been.
     """
+    try:
+        return entry.stat() if entry.is_file() else None
+    except OSError:  # looked at again: to be ready to tell of errors takes longer than the look
+        return _odd_status_of(entry)
+
+
+def _odd_status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
     with translated("list", entry.path), suppress(FileNotFoundError):
         try:
             return entry.stat() if entry.is_file() else None

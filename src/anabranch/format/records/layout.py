@@ -295,7 +295,8 @@ def check_file_name(name: str, *, path: str) -> None:
 def check_file_names(file_names: Sequence[str], *, path: str) -> None:
     """Refuse file names as `check_file_name` does; thousands of good ones are looked at together."""
     joined = "".join(file_names)
-    is_plain = not ("/" in joined or "\\" in joined or _UNPRINTABLE.search(joined))
+    plain = joined.isascii() and joined.isprintable()  # the search is slow
+    is_plain = not ("/" in joined or "\\" in joined) and (plain or not _UNPRINTABLE.search(joined))
     if not is_plain or not {"", ".", ".."}.isdisjoint(file_names):
         for name in file_names:
             check_file_name(name, path=path)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from anabranch.errors import CorruptTableError, InvalidInputError
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
@@ -108,8 +108,7 @@ class MergeEnd(JsonFile):
         return cls(number, snapshot, frozenset(), frozenset())
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class MergeFile:
+class MergeFile(NamedTuple):
     """The name of a record."""
 
     number: int

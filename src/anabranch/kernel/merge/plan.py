@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import ManifestEntry
@@ -37,8 +37,15 @@ from anabranch.kernel.provenance.notes import Notes, keep_notes, made_notes
 from anabranch.kernel.provenance.past import Past, after, counting, past_since
 from anabranch.kernel.provenance.sides import Side
 
-SourceOverlap = Callable[[Sequence[Snapshot], Sequence[Snapshot]], Sequence[MergeConflict]]
-"""Given the commits of main and the branch since the fork, finds events that both took from the same sources."""
+
+class SourceOverlap(Protocol):
+    """Finds events that both sides took from the same sources."""
+
+    def __call__(
+        self, main: Sequence[Snapshot], branch: Sequence[Snapshot], /, *, besides: str
+    ) -> Sequence[MergeConflict]:
+        """Return a conflict for each source, given the commits since the fork; of main but those of one user."""
+
 
 MERGED_MEANWHILE: Final = "MERGED_MEANWHILE"
 """Kind of the conflict for a concurrent merge of the same branch: the caller starts over."""
@@ -223,7 +230,7 @@ class MergePlanner:
         if conflicts:
             return MergePlan(tuple(conflicts))
         whole = self._whole(base, found, schema, settled)
-        commits = counting(after(theirs.left, found.taken.id))
+        commits = tuple(counting(after(theirs.left, found.taken.id)))
         return replace(whole, taken=found.taken, commits=commits)
 
     def _settle(
@@ -273,8 +280,8 @@ class MergePlanner:
         if self._overlap is None or self._wishes.allow_source_overlap:
             return []
         user = f"{MERGE_USER}{self._fork.branch_uuid}"
-        ours = [s for s in counting(found.main.left) if s.commit_user != user]
-        return [*self._overlap(ours, counting(after(theirs.left, found.taken.id)))]
+        done = counting(after(theirs.left, found.taken.id))
+        return [*self._overlap(counting(found.main.left), done, besides=user)]
 
     def _whole(
         self, base: Base, found: MergeState, schema: MergedSchema, settled: Sequence[_Settled]

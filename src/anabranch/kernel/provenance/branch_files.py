@@ -11,13 +11,14 @@ import polars as pl
 from anabranch.format.records.data_file import ManifestEntry
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.records.snapshot_columns import field_of, property_of, snapshots_at
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.properties import MERGE_USER
+from anabranch.kernel.log.properties import MERGE_USER, ROLLBACK_PROPERTY
 from anabranch.kernel.provenance.births import Births, births, live_names
 from anabranch.kernel.provenance.carry import carried_births
-from anabranch.kernel.provenance.classify import DELTA_COLUMNS, MarksKey, marks_key
+from anabranch.kernel.provenance.classify import DELTA_COLUMNS, MarksKey, marks_keys
 from anabranch.kernel.provenance.notes import Notes
 from anabranch.kernel.provenance.past import (
     Past,
@@ -134,15 +135,15 @@ def foreign_files(
     names = pl.Series([*mine], dtype=pl.String).implode()
     found: set[str] = set()
     later, own_user = since_rolled_back(main.left), f"{MERGE_USER}{branch_uuid}"
-    others = [
-        snapshot
-        for snapshot in counting(later)
-        if snapshot.commit_user != own_user and rolled_back_to(snapshot) is None
-    ]
-    known = noted or {}
-    found.update(name for snapshot in others for name in known.get(marks_key(snapshot), ()) if name in mine)
-    unknown = [snapshot for snapshot in others if marks_key(snapshot) not in known]
-    for delta in main.context.manifests.deltas(unknown, only=DELTA_COLUMNS):
+    counted, known, unknown = counting(later), noted or {}, list[int]()
+    users, back = field_of(counted, "commit_user"), property_of(counted, ROLLBACK_PROPERTY)
+    for row, key in enumerate(marks_keys(counted)):
+        if key in known and back[row] is None:
+            found.update(mine.keys() & known[key])
+        elif users[row] != own_user:
+            unknown.append(row)
+    others = [one for one in snapshots_at(counted, unknown) if rolled_back_to(one) is None]
+    for delta in main.context.manifests.deltas(others, only=DELTA_COLUMNS):
         added = delta.adds().df["file_name"]
         found.update(added.filter(added.is_in(names)))
     if not main.is_whole and later:

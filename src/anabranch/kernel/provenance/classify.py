@@ -31,6 +31,7 @@ from anabranch.errors import CorruptTableError
 from anabranch.format.records.data_file import FileKind
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import CommitKind, Snapshot
+from anabranch.format.records.snapshot_columns import field_of, property_of, snapshots_at
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import (
     MERGE_PROPERTY,
@@ -38,6 +39,7 @@ from anabranch.kernel.log.properties import (
     OVERWRITE_PROPERTY,
     PARENT_PROPERTY,
     REWRITE_PROPERTY,
+    ROLLBACK_PROPERTY,
     is_marker,
     merge_facts,
 )
@@ -170,25 +172,26 @@ def span_of(
     merges: list[MergeMade] = []
     rollbacks: list[tuple[int, int]] = []
     is_undoing = besides is not None if undoing is None else undoing
-    counted = [*counting(snapshots)] if is_undoing else snapshots
+    counted = counting(snapshots) if is_undoing else snapshots
     own_user = None if besides is None else f"{MERGE_USER}{besides}"
-    reader = marks_by or MarksReader(context)
-    read = reader.of([snapshot for snapshot in counted if snapshot.commit_user != own_user])
-    for snapshot in counted:
+    ids, users = field_of(counted, "id"), field_of(counted, "commit_user")
+    back = property_of(counted, ROLLBACK_PROPERTY)
+    odd = [row for row, user in enumerate(users) if user == own_user or back[row] is not None]
+    for snapshot in snapshots_at(counted, odd):
         target = rolled_back_to(snapshot)
         if target is not None:
             rollbacks.append((snapshot.id, target.id))
             merges = [made for made in merges if made.id <= target.id]
-        if snapshot.commit_user == own_user:
-            if not is_marker(snapshot):
-                merges.append(MergeMade(snapshot.commit_identifier, snapshot.id, snapshot.stamp))
-            continue
-        done = next(read)
+        if snapshot.commit_user == own_user and not is_marker(snapshot):
+            merges.append(MergeMade(snapshot.commit_identifier, snapshot.id, snapshot.stamp))
+    reader = marks_by or MarksReader(context)
+    others = [number for number, user in zip(ids, users, strict=True) if user != own_user]
+    for number, done in zip(others, reader.of(counted, besides=own_user), strict=True):
         for row, change in done.partitions.items():
             if change.appended:
-                appended[row] = snapshot.id
+                appended[row] = number
             if change.overwritten:
-                overwritten[row] = snapshot.id
+                overwritten[row] = number
         wide += done.wide
     marks = {
         row: LastChanges(appended.get(row, 0), overwritten.get(row, 0)) for row in {**appended, **overwritten}
@@ -246,6 +249,11 @@ def marks_key(snapshot: Snapshot) -> MarksKey:
     return snapshot.id, snapshot.delta_manifest_list
 
 
+def marks_keys(snapshots: Sequence[Snapshot]) -> list[MarksKey]:
+    """Return what the changes of each of some snapshots are known by."""
+    return [*zip(field_of(snapshots, "id"), field_of(snapshots, "delta_manifest_list"), strict=True)]
+
+
 class MarksReader:
     """Reads the changes of snapshots, in parallel, each only once; those that are known already not at all."""
 
@@ -253,14 +261,17 @@ class MarksReader:
         self._context = context
         self._known = dict(known or {})
 
-    def of(self, snapshots: Sequence[Snapshot]) -> Iterator[SnapshotMarks]:
-        """Yield the changes of each snapshot. Raises `CorruptTableError` as `marks_of`."""
-        keys = [marks_key(snapshot) for snapshot in snapshots]
-        missing = [snapshot for snapshot, key in zip(snapshots, keys, strict=True) if key not in self._known]
-        deltas = self._context.manifests.deltas(missing, only=DELTA_COLUMNS)
-        for snapshot, key in zip(snapshots, keys, strict=True):
+    def of(self, snapshots: Sequence[Snapshot], *, besides: str | None = None) -> Iterator[SnapshotMarks]:
+        """Yield the changes of each snapshot, but of those by one user. Raises `CorruptTableError` as `marks_of`."""
+        users = field_of(snapshots, "commit_user")
+        keys = marks_keys(snapshots)
+        wanted = [row for row, user in enumerate(users) if user != besides]
+        missing = snapshots_at(snapshots, [row for row in wanted if keys[row] not in self._known])
+        read = zip(missing, self._context.manifests.deltas(missing, only=DELTA_COLUMNS), strict=True)
+        for row in wanted:
+            key = keys[row]
             if key not in self._known:
-                self._known[key] = marks_of(self._context, snapshot, next(deltas))
+                self._known[key] = marks_of(self._context, *next(read))
             yield self._known[key]
 
 

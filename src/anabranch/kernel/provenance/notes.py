@@ -39,6 +39,7 @@ from anabranch.kernel.provenance.classify import (
     MarksKey,
     SnapshotMarks,
     marks_key,
+    marks_keys,
     marks_of,
 )
 from anabranch.kernel.provenance.past import Past
@@ -175,21 +176,20 @@ def _from_bytes(branch: TableContext, data: bytes, path: str) -> Notes:
             raise CorruptTableError("is of an earlier release", path=path)
         if SnapshotRef.from_dict(content.values["fork"], where=path) != fork_of(branch).snapshot:
             raise CorruptTableError("is of another branch", path=path)
-        main = from_columns(content.values["main"], path=path)[:]  # a merge looks at all of them
+        main = from_columns(content.values["main"], path=path)
         own = from_columns(content.values["own"], path=path)
         marks, added = {}, {}
         alike: dict[str, SnapshotMarks] = {}  # most commits of a job change the same
         changes, names = content.values["changes"], content.values["added"]
-        for snapshot, made, files in zip(main, changes, names, strict=True):
+        for key, made, files in zip(marks_keys(main), changes, names, strict=True):
             if made is None:
                 continue
-            key = marks_key(snapshot)
             added[key] = _names(files)
             if not isinstance(made, str):
-                marks[key] = SnapshotMarks.from_json(snapshot.id, made)
+                marks[key] = SnapshotMarks.from_json(key[0], made)
             else:
                 if made not in alike:
-                    alike[made] = SnapshotMarks.from_json(snapshot.id, made)
+                    alike[made] = SnapshotMarks.from_json(key[0], made)
                 marks[key] = alike[made]
         born = _births(*content.values["births"])
     except (ValueError, KeyError, TypeError) as error:

@@ -7,7 +7,7 @@ so the past of the moment is in effect, and the rollback itself changed nothing.
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,6 +16,7 @@ from typing import Any, overload
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
+from anabranch.format.records.snapshot_columns import Snapshots, field_of, property_of, snapshots_at
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import OVERWRITE_PROPERTY, PARENT_PROPERTY, ROLLBACK_PROPERTY
 
@@ -84,7 +85,7 @@ def _joined(context: TableContext, head: Snapshot, known: Past, *, deltas: bool)
     return None
 
 
-class Joined(Sequence[Snapshot]):
+class Joined(Snapshots):
     """Snapshots that are known, and those that follow. Most of the known ones are not looked at, so none is copied."""
 
     def __init__(self, known: Sequence[Snapshot], later: Sequence[Snapshot]) -> None:
@@ -112,20 +113,32 @@ class Joined(Sequence[Snapshot]):
     def __iter__(self) -> Iterator[Snapshot]:
         return chain(self._known, self._later)
 
+    def field(self, name: str) -> Sequence[Any]:
+        return [*field_of(self._known, name), *field_of(self._later, name)]
+
+    def property(self, key: str) -> Sequence[str | None]:
+        return [*property_of(self._known, key), *property_of(self._later, key)]
+
+    def at(self, rows: Sequence[int]) -> list[Snapshot]:
+        known = len(self._known)
+        first = bisect_left(rows, known)
+        later = [row - known for row in rows[first:]]
+        return [*snapshots_at(self._known, rows[:first]), *snapshots_at(self._later, later)]
+
 
 def after(snapshots: Sequence[Snapshot], point: int) -> Sequence[Snapshot]:
     """Return those of some snapshots, oldest first, that come after the one of that id."""
-    return snapshots[bisect_right(snapshots, point, key=lambda snapshot: snapshot.id) :]
+    return snapshots[bisect_right(field_of(snapshots, "id"), point) :]
 
 
-def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+def counting(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
     """Return the contiguous snapshots, oldest first, that are still in effect after rollbacks among them.
 
     A rollback to the moment right before them cancels everything in between; one to any other moment not
     among them counts itself, as an overwrite.
     """
-    if not any(ROLLBACK_PROPERTY in snapshot.properties for snapshot in snapshots):
-        return tuple(snapshots)  # stamps of thousands, which cost the most here, are not needed
+    if not any(property_of(snapshots, ROLLBACK_PROPERTY)):
+        return snapshots  # stamps of thousands, which cost the most here, are not needed
     at = {(snapshot.id, snapshot.stamp): index for index, snapshot in enumerate(snapshots)}
     if snapshots:
         at[snapshots[0].id - 1, snapshots[0].properties.get(PARENT_PROPERTY, "")] = -1
@@ -142,13 +155,14 @@ def counting(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     return tuple(reversed(kept))
 
 
-def since_rolled_back(snapshots: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+def since_rolled_back(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
     """Return the snapshots from the last rollback to a moment before them all, or all of them; oldest first."""
-    for index in reversed(range(len(snapshots))):
+    rollbacks = [index for index, to in enumerate(property_of(snapshots, ROLLBACK_PROPERTY)) if to]
+    for index in reversed(rollbacks):
         target = rolled_back_to(snapshots[index])
         if target is not None and target.id < snapshots[0].id:
-            return tuple(snapshots[index:])
-    return tuple(snapshots)
+            return snapshots[index:]
+    return snapshots
 
 
 def overwritten(snapshot: Snapshot | PastSnapshot) -> Mapping[str, Any] | None:
