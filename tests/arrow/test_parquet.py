@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from anabranch.arrow import row_buffer
 from anabranch.arrow.parquet_encode import PageSettings, encode
 from anabranch.arrow.parquet_footer import KEY, JoinedFile, is_intact, sealed
+from anabranch.arrow.row_buffer import measured
 from anabranch.arrow.thrift import (
     BINARY,
     BYTE,
@@ -236,7 +237,7 @@ def test_a_joined_file_says_where_everything_is():
     table = pa.table({"a": [1, 2, 3] * 100, "b": ["x", "y", "z"] * 100})
     joined, data = JoinedFile(), b""
     for _ in range(3):
-        data += bytes(joined.add(memoryview(encode(table, PageSettings("zstd", 1)))))
+        data += bytes(joined.add(memoryview(encode(measured(table), PageSettings("zstd", 1)))))
         assert joined.size == len(data)
     data += joined.tail()
     metadata = opened(data).metadata
@@ -252,7 +253,7 @@ def test_a_footer_of_one_part_is_sealed_without_being_decoded():
     """As if it were: the bytes are the same, whatever statistics hold."""
     mark = f"{KEY.decode()}\x18\x0800000000"
     table = pa.table({"a": [mark, mark + "9"], "b": [1.0, None]})
-    part = bytes(encode(table, PageSettings("zstd", 1)))
+    part = bytes(encode(measured(table), PageSettings("zstd", 1)))
     joined = JoinedFile()
     data = bytes(joined.add(memoryview(part))) + joined.tail()
     footer = data[len(part) - 8 - int.from_bytes(part[-8:-4], "little") : -8]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.arrow import row_buffer, spill
-from anabranch.arrow.row_buffer import GroupSize
+from anabranch.arrow.row_buffer import GroupSize, measured
 from anabranch.arrow.spill import Spill
 from anabranch.arrow.waiting import WaitingRows
 from anabranch.errors import StorageError
@@ -143,9 +143,10 @@ def test_waiting_rows_keep_their_order_and_count_their_memory(steps, max_size):
     put, taken, count = {}, {}, 0
     schema = pa.schema([("n", pa.int64())])
 
-    def take(key, tables):
-        for table in tables:
+    def take(key, groups):
+        for table, size in groups:
             assert len(table)
+            assert size == table.nbytes
             taken.setdefault(key, []).extend(table["n"].to_pylist())
 
     with Spill(schema, max_size=max_size) as aside:
@@ -156,7 +157,7 @@ def test_waiting_rows_keep_their_order_and_count_their_memory(steps, max_size):
                 count += len(block)
                 for key, rows in zip(step, pieces(block, *step.values()), strict=True):
                     put.setdefault(key, []).extend(rows["n"].to_pylist())
-                for key in waiting.add(block, step.items()):
+                for key in waiting.add(measured(block), step.items()):
                     groups = waiting.take_full(key)
                     assert groups
                     take(key, groups)
@@ -185,8 +186,8 @@ def test_rows_hold_the_memory_they_came_in(monkeypatch):
     monkeypatch.setattr(row_buffer, "MAX_ROWS", 100)
     waiting = WaitingRows(GroupSize())
     block = pa.table({"n": range(1000)})
-    (full,) = waiting.add(block, [("large", 990), ("small", 10)])
-    assert sum(len(group) for group in waiting.take_full(full)) == 900
+    (full,) = waiting.add(measured(block), [("large", 990), ("small", 10)])
+    assert sum(len(group.rows) for group in waiting.take_full(full)) == 900
     assert (waiting.live, waiting.held) == (100 * 8, 1000 * 8)
     waiting.take_rest("large")
     assert (waiting.live, waiting.held) == (10 * 8, 1000 * 8)
@@ -194,7 +195,7 @@ def test_rows_hold_the_memory_they_came_in(monkeypatch):
     assert (waiting.live, waiting.held) == (10 * 8, 10 * 8)
     with contextlib.suppress(KeyError):
         waiting.take_rest("large")
-    assert waiting.take_rest("small")[0]["n"].to_pylist() == list(range(990, 1000))
+    assert waiting.take_rest("small")[0].rows["n"].to_pylist() == list(range(990, 1000))
 
 
 def test_descriptors_are_given_back():

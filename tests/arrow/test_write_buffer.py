@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.arrow import row_buffer
+from anabranch.arrow.row_buffer import measured
 from anabranch.arrow.writer import TableWriter
 from anabranch.errors import OptionError, StorageError
 from anabranch.format.rows.binary_row import decode_row
@@ -105,7 +106,7 @@ def test_without_a_limit_every_partition_holds_its_row_group():
     assert all(len(message.new_files) == 1 for message in messages)
     with TableWriter(context) as writer:
         for _ in range(2):
-            writer._distribute(table)
+            writer._distribute(measured(table))
         assert writer.held > 5 * 40_000
     check_partitions(messages, context, table)
 

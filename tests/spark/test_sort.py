@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.arrow.row_buffer import measured
 from anabranch.arrow.sort_key import SortOrder
 from anabranch.arrow.sorting import SortPlan
 from anabranch.errors import NotFoundError, StorageError
@@ -140,7 +141,7 @@ def test_rows_travel_in_parcels(monkeypatch):
     rows = pa.table({"a": range(1000)})
     order = SortOrder("order", ("a",))
     plan = SortPlan.of(order, pa.table(order.columns(rows), names=["a"]))
-    sent = list(sort._parcels(rows, plan, plan.cuts(3)))
+    sent = list(sort._parcels(measured(rows), plan, plan.cuts(3)))
     assert {batch["part"][0].as_py() for batch in sent} == {0, 1, 2}
     parcels = [batch["rows"][0].as_py() for batch in sent]
     assert all(len(parcel) < 1500 for parcel in parcels)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from anabranch.arrow.parquet_encode import PageSettings, encode
 from anabranch.arrow.parquet_footer import JoinedFile
 from anabranch.arrow.pipeline import Pipeline
-from anabranch.arrow.row_buffer import size_of
+from anabranch.arrow.row_buffer import Measured
 from anabranch.arrow.splitting import BucketKey
 from anabranch.errors import AnabranchError
 from anabranch.format.records.data_file import DataFileMeta, FileSource
@@ -79,13 +79,13 @@ class BucketWriters:
         if key not in self._writers:
             self._writers[key] = BucketWriter(self._settings, self._folder_of(key), self._pipeline)
 
-    def append(self, key: BucketKey, rows: pa.Table) -> int:
-        """Write the rows as one row group of the bucket; return their bytes."""
+    def append(self, key: BucketKey, group: Measured) -> None:
+        """Write the rows as one row group of the bucket."""
         self._open.pop(key, None)
         if len(self._open) >= self._most_open:
             self.end(next(iter(self._open)))
         self._open[key] = None
-        return self._writers[key].append(rows)
+        self._writers[key].append(group)
 
     def end(self, key: BucketKey) -> None:
         """Close the bucket's file, because no rows follow for now."""
@@ -120,15 +120,13 @@ class BucketWriter:
         self._done: list[DataFileMeta] = []
         self._last: Future[None] | None = None
 
-    def append(self, rows: pa.Table) -> int:
-        """Write the rows as one row group; return their bytes."""
+    def append(self, group: Measured) -> None:
+        """Write the rows as one row group."""
         if self._last is not None and self._last.done():
             self._last.result()
-        size = size_of(rows)
-        held = max(size, _LEAST_SIZE)
-        encoded = self._pipeline.encode(held, encode, rows, self._settings.pages)
-        self._last = self._pipeline.write(self._write, rows, held, encoded, self._last)
-        return size
+        held = max(group.size, _LEAST_SIZE)
+        encoded = self._pipeline.encode(held, encode, group, self._settings.pages)
+        self._last = self._pipeline.write(self._write, group.rows, held, encoded, self._last)
 
     def end(self) -> None:
         """Close the last file; rows that follow go to a new one."""

@@ -8,7 +8,7 @@ decimals need, timestamps in the unit of their precision, times adjusted to UTC.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from anabranch.arrow import nested
 from anabranch.arrow.parquet_footer import UNSEALED
-from anabranch.arrow.row_buffer import size_of
+from anabranch.arrow.row_buffer import Measured
 from anabranch.arrow.stored_values import INT96, storable
 from anabranch.errors import OptionError
 from anabranch.options import FILE_CHECKSUM, FILE_COMPRESSION, ZSTD_LEVEL
@@ -77,24 +77,24 @@ class PageSettings:
         return cls(codec, level, FILE_CHECKSUM.of(options))
 
 
-def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
+def encode(group: Measured, pages: PageSettings) -> pa.Buffer:
     """Encode a table as a Parquet file in memory with one row group; `JoinedFile` makes files of these.
 
     Args:
-        table: at least one row, its fields nullable as they are to be in the file.
+        group: at least one row, its fields nullable as they are to be in the file.
         pages: how they are compressed and checked.
 
     Raises:
         SchemaError: a value is null that is NOT NULL.
     """
-    table = storable(table)
-    leaves = [*_leaves(table)]
-    dictionaries = _dictionaries(table, leaves)
+    table = storable(group.rows)
+    leaves = _leaves(table.schema)
+    dictionaries = _dictionaries(table)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         table.schema,
-        **_compression(table, leaves, pages, dictionaries),
+        **_compression(Measured(table, group.size), leaves, pages, dictionaries),
         write_page_checksum=pages.checksum,
         use_dictionary=dictionaries,
         write_statistics=_ordered(table, leaves),
@@ -103,36 +103,33 @@ def encode(table: pa.Table, pages: PageSettings) -> pa.Buffer:
         **_LARGE_PAGES,
     ) as writer:
         writer.write_table(table, row_group_size=len(table))
-        if not any(leaf.column.type == INT96 for leaf in leaves):
+        if INT96 not in leaves.values():
             writer.add_key_value_metadata(UNSEALED)  # its footer may stay as it is
     return sink.getvalue()
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A primitive column at any depth, under its Parquet path, with some of its values."""
-
-    path: str
-    column: pa.Array
+_Leaves = Mapping[str, pa.DataType]
+"""The types of primitive columns at any depth, by their Parquet paths."""
 
 
-def _dictionaries(table: pa.Table, leaves: Sequence[_Leaf]) -> list[str] | bool:
+def _dictionaries(table: pa.Table) -> list[str] | bool:
     """Return the paths of the columns to encode with a dictionary; False for none."""
     if len(table) < 2:
         return False
     share = min(1.0, _SAMPLE_PIECES * _SAMPLE_ROWS / len(table))
-    return [leaf.path for leaf in leaves if _pays_a_dictionary(leaf.column, share)]
+    return [path for path, values in _samples(table) if _pays_a_dictionary(values, share)]
 
 
 def _compression(
-    table: pa.Table, leaves: Sequence[_Leaf], pages: PageSettings, dictionaries: list[str] | bool
+    group: Measured, leaves: _Leaves, pages: PageSettings, dictionaries: list[str] | bool
 ) -> dict[str, Any]:
     """Return PyArrow's settings that compress the columns for which it pays.
 
     Numbers without a pattern, and dictionary indices, hardly shrink. Stored as they are, their readers are spared the
     decompression, which takes several times as long as the decoding.
     """
-    if pages.codec == "none" or (pages.codec == "zstd" and size_of(table) <= _TINY_CHUNK * len(leaves)):
+    table, size = group
+    if pages.codec == "none" or (pages.codec == "zstd" and size <= _TINY_CHUNK * len(leaves)):
         return {"compression": "none"}
     everywhere = {"compression": pages.codec, "compression_level": pages.level}
     if len(table) < _LEAST_TRIED:
@@ -147,8 +144,8 @@ def _compression(
         **SCHEMA_SETTINGS,
     ) as writer:
         writer.write_table(trial, row_group_size=len(trial))
-    group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
-    chunks = [group.column(position) for position in range(group.num_columns)]
+    written = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    chunks = [written.column(position) for position in range(written.num_columns)]
     paying = [
         chunk.path_in_schema
         for chunk in chunks
@@ -166,52 +163,69 @@ def _pieces(table: pa.Table, rows: int) -> pa.Table:
     return pa.concat_tables([table.slice(part * step, length) for part in range(_SAMPLE_PIECES)])
 
 
-def _ordered(table: pa.Table, leaves: Sequence[_Leaf]) -> list[str] | bool:
+def _ordered(table: pa.Table, leaves: _Leaves) -> list[str] | bool:
     """Return the paths of the columns on whose minimum and maximum readers may rely; True for all.
 
     Arrow leaves NaN out of them, but to Spark NaN is above all numbers: it would skip rows that match.
     """
-    floating = {leaf.path for leaf in leaves if pa.types.is_floating(leaf.column.type)}
-    columns = [
-        column for name, column in zip(table.column_names, table.columns, strict=True) if name in floating
-    ]
+    floating = {path for path, kind in leaves.items() if pa.types.is_floating(kind)}
+    columns = {
+        name: table.column(position) for position, name in enumerate(table.column_names) if name in floating
+    }
     by_type: dict[pa.DataType, list[pa.Array]] = {}
-    for column in columns:
+    for column in columns.values():
         by_type.setdefault(column.type, []).extend(column.chunks)
     # All columns in one call, since a row of thousands of columns would make one for each value.
     has_nan = any(_has_nan(pa.chunked_array(chunks)) for chunks in by_type.values())
-    unordered = {leaf.path for leaf in leaves if leaf.column.type == INT96}
+    unordered = {path for path, kind in leaves.items() if kind == INT96}
     if len(columns) < len(floating) or has_nan:
-        plain = {
-            name
-            for name, column in zip(table.column_names, table.columns, strict=True)
-            if name in floating and not _has_nan(column)
-        }
+        plain = {name for name, column in columns.items() if not _has_nan(column)}
         unordered |= floating - plain  # what is nested is not in these
-    return [leaf.path for leaf in leaves if leaf.path not in unordered] if unordered else True
+    return [path for path in leaves if path not in unordered] if unordered else True
 
 
 def _has_nan(column: pa.ChunkedArray) -> bool:
     return bool(pc.any(pc.is_nan(column)).as_py())
 
 
-def _leaves(table: pa.Table) -> Iterator[_Leaf]:
+def _leaves(schema: pa.Schema) -> _Leaves:
+    top = zip(schema.names, schema.types, strict=True)
+    if not any(map(pa.types.is_nested, schema.types)):
+        return dict(top)
+    return {path: found for name, kind in top for path, found in _leaves_of(name, kind)}
+
+
+def _leaves_of(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_list(kind):
+        yield from _leaves_of(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_map(kind):
+        yield from _leaves_of(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves_of(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves_of(f"{path}.{field.name}", field.type)
+    else:
+        yield path, kind
+
+
+def _samples(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """Yield some values of each primitive column, with its path."""
     for name, column in zip(table.column_names, table.columns, strict=True):
-        yield from _leaves_of(name, _sample(column))
+        yield from _samples_of(name, _sample(column))
 
 
-def _leaves_of(path: str, array: pa.Array) -> Iterator[_Leaf]:
+def _samples_of(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     if pa.types.is_list(array.type):
-        yield from _leaves_of(f"{path}.list.element", nested.list_values(array))
+        yield from _samples_of(f"{path}.list.element", nested.list_values(array))
     elif pa.types.is_map(array.type):
         keys, items = nested.map_entries(array)
-        yield from _leaves_of(f"{path}.key_value.key", keys)
-        yield from _leaves_of(f"{path}.key_value.value", items)
+        yield from _samples_of(f"{path}.key_value.key", keys)
+        yield from _samples_of(f"{path}.key_value.value", items)
     elif pa.types.is_struct(array.type):
         for position, field in enumerate(array.type):
-            yield from _leaves_of(f"{path}.{field.name}", array.field(position))
+            yield from _samples_of(f"{path}.{field.name}", array.field(position))
     else:
-        yield _Leaf(path, array)
+        yield path, array
 
 
 def _sample(column: pa.ChunkedArray) -> pa.Array:

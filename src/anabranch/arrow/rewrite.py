@@ -117,8 +117,8 @@ class ReplacementWriter:
         return self._finish(check=False)
 
     def _finish(self, *, check: bool) -> tuple[DataFileMeta, ...]:
-        for rows in self._waiting.take_rest():
-            for group in split_evenly(rows, self._pipeline.threads, least_bytes=_LEAST_PIECE):
+        for rest in self._waiting.take_rest():
+            for group in split_evenly(rest, self._pipeline.threads, least_bytes=_LEAST_PIECE):
                 self._writer.append(group)
         self._writer.end()
         files = self._writer.files()

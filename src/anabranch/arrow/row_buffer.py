@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -44,6 +44,19 @@ def _in_stream(rows: pa.Table | pa.RecordBatch) -> int:
     return sum(pa.ipc.get_record_batch_size(batch) for batch in batches)
 
 
+class Measured(NamedTuple):
+    """Rows with their size: it is handed on with them, as to ask for it of thousands of columns takes milliseconds."""
+
+    rows: pa.Table
+    size: int
+    """See `size_of`."""
+
+
+def measured(rows: pa.Table) -> Measured:
+    """Return rows with their size."""
+    return Measured(rows, size_of(rows))
+
+
 class GroupSize:
     """Size at which rows form a row group.
 
@@ -58,11 +71,12 @@ class GroupSize:
         """Whether so many rows of that many bytes are enough."""
         return rows >= MAX_ROWS or size >= self._max_bytes
 
-    def cut(self, rows: pa.Table) -> tuple[list[pa.Table], pa.Table]:
+    def cut(self, taken: Measured) -> tuple[list[Measured], pa.Table]:
         """Divide rows into full row groups and a rest, which may be empty; all share their memory."""
-        size = max(1, min(MAX_ROWS, len(rows) * self._max_bytes // max(1, size_of(rows))))
+        rows = taken.rows
+        size = max(1, min(MAX_ROWS, len(rows) * self._max_bytes // max(1, taken.size)))
         whole = len(rows) - len(rows) % size
-        return [rows.slice(start, size) for start in range(0, whole, size)], rows.slice(whole)
+        return [measured(rows.slice(start, size)) for start in range(0, whole, size)], rows.slice(whole)
 
 
 class RowBuffer:
@@ -87,27 +101,29 @@ class RowBuffer:
             self._rows += len(rows)
             self.size += size_of(rows)
 
-    def take_full(self) -> Iterator[pa.Table]:
+    def take_full(self) -> Iterator[Measured]:
         """Yield full tables; what is left is not enough for one."""
         while self._group_size.is_reached(self._rows, self.size):
             groups, rest = self._group_size.cut(self._take())
             yield from groups
             self.add(rest)
 
-    def take_rest(self) -> Iterator[pa.Table]:
+    def take_rest(self) -> Iterator[Measured]:
         """Yield all rows: full tables, and at last, if rows are left, a smaller one."""
         yield from self.take_full()
         if self._rows:
             yield self._take()
 
-    def _take(self) -> pa.Table:
-        parts, self._parts = self._parts, []
-        self._rows = self.size = 0
-        return pa.concat_tables(parts)
+    def _take(self) -> Measured:
+        taken = Measured(pa.concat_tables(self._parts), self.size)
+        self._parts, self._rows, self.size = [], 0, 0
+        return taken
 
 
-def split_evenly(rows: pa.Table, pieces: int, *, least_bytes: int) -> list[pa.Table]:
-    """Divide the table into at most `pieces` tables of about equal length, but not too small ones."""
-    count = max(1, min(pieces, size_of(rows) // least_bytes)) if pieces > 1 else 1
-    size = max(1, -(-len(rows) // count))
-    return [rows.slice(start, size) for start in range(0, len(rows), size)]
+def split_evenly(taken: Measured, pieces: int, *, least_bytes: int) -> list[Measured]:
+    """Divide the rows into at most `pieces` tables of about equal length, but not too small ones."""
+    count = max(1, min(pieces, taken.size // least_bytes))
+    if count == 1:
+        return [taken]
+    size = -(-len(taken.rows) // count)
+    return [measured(taken.rows.slice(start, size)) for start in range(0, len(taken.rows), size)]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from anabranch.arrow.ordered_values import shortened
 from anabranch.arrow.reader import ReadContext, read_batches
 from anabranch.arrow.rewrite import ReplacementWriter, split_of
-from anabranch.arrow.row_buffer import MAX_BYTES, RowBuffer
+from anabranch.arrow.row_buffer import MAX_BYTES, Measured, RowBuffer
 from anabranch.arrow.sort_key import KeyMaker, Keys, SortOrder
 from anabranch.arrow.spill import Spill, SpilledRows
 from anabranch.arrow.writer import WriteContext
@@ -183,8 +183,8 @@ class RangeSorter:
 
     def sorted(self) -> Iterator[pa.Table]:
         """Yield all rows as tables in sorted order. Nothing may be added afterwards."""
-        for rows in self._incoming.take_rest():
-            self._distribute(rows)
+        for rest in self._incoming.take_rest():
+            self._distribute(rest)
         for waiting in self._ranges:
             for rows in waiting.pieces(self._budget // 2):
                 yield self._arranged(rows)
@@ -194,9 +194,10 @@ class RangeSorter:
         """Bytes of a range, small enough to sort in memory beside the waiting rows."""
         return max(1, min(MAX_BYTES, self._budget // 4))
 
-    def _distribute(self, rows: pa.Table) -> None:
+    def _distribute(self, taken: Measured) -> None:
+        rows = taken.rows
         if self._cuts is None:
-            total = self._row_count * rows.nbytes // len(rows)
+            total = self._row_count * taken.size // len(rows)
             ranges = max(1, -(-total // self._range_size))
             self._cuts = self._plan.cuts(min(_MOST_RANGES, ranges))
             self._ranges = [_Range() for _ in range(len(self._cuts) + 1)]

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from anabranch.arrow.row_buffer import GroupSize, size_of
+from anabranch.arrow.row_buffer import GroupSize, Measured, measured, size_of
 from anabranch.arrow.spill import Spill, SpilledRows
 
 K = TypeVar("K", bound=Hashable)
@@ -41,14 +41,14 @@ class WaitingRows(Generic[K]):
         """Return the keys seen and not emptied by `take_rest`, in the order of their first rows."""
         return list(self._queues)
 
-    def add(self, rows: pa.Table, counts: Iterable[tuple[K, int]]) -> list[K]:
+    def add(self, added: Measured, counts: Iterable[tuple[K, int]]) -> list[K]:
         """Add rows grouped by key; return the keys that now have enough for a row group.
 
         Args:
-            rows: their memory must not change afterwards.
+            added: rows, whose memory must not change afterwards.
             counts: each key that there are rows of, and how many.
         """
-        block, start, full = _Block(rows), 0, []
+        block, start, full = _Block(added), 0, []
         for key, count in counts:
             queue = self._queues.setdefault(key, _Queue())
             self._hold(queue, block, start, count)
@@ -57,10 +57,10 @@ class WaitingRows(Generic[K]):
                 full.append(key)
         return full
 
-    def take_full(self, key: K) -> list[pa.Table]:
+    def take_full(self, key: K) -> list[Measured]:
         """Return the full tables of a key; what stays is not enough for one."""
         queue = self._queues[key]
-        taken: list[pa.Table] = []
+        taken: list[Measured] = []
         while self._group_size.is_reached(queue.rows, queue.size):
             last = queue.memory[-1] if queue.memory else None
             groups, rest = self._group_size.cut(self._take(queue))
@@ -68,10 +68,10 @@ class WaitingRows(Generic[K]):
             if last is not None and len(rest) <= last.rows:
                 self._hold(queue, last.block, last.start + last.rows - len(rest), len(rest))
             elif len(rest):
-                self._hold(queue, _Block(rest.combine_chunks()), 0, len(rest))
+                self._hold(queue, _Block(measured(rest.combine_chunks())), 0, len(rest))
         return taken
 
-    def take_rest(self, key: K) -> list[pa.Table]:
+    def take_rest(self, key: K) -> list[Measured]:
         """Return all tables of a key: full ones, and at last, if rows are left, a smaller one."""
         taken = self.take_full(key)
         queue = self._queues.pop(key)
@@ -107,13 +107,13 @@ class WaitingRows(Generic[K]):
             block.pack(of_block)
             self.held += block.size
 
-    def _take(self, queue: _Queue) -> pa.Table:
-        tables = queue.tables()
+    def _take(self, queue: _Queue) -> Measured:
+        tables, size = queue.tables(), queue.size
         if queue.spilled and self._spill is not None:
             tables = [self._spill.take(queue.spilled), *tables]
         self._release(queue)
         queue.spilled, queue.rows, queue.size = [], 0, 0
-        return pa.concat_tables(tables)
+        return Measured(pa.concat_tables(tables), size)
 
     def _hold(self, queue: _Queue, block: _Block, start: int, rows: int) -> None:
         """Append rows of a block to a queue."""
@@ -144,9 +144,8 @@ class _Block:
 
     __slots__ = ("parts", "size", "table")
 
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-        self.size = size_of(table)
+    def __init__(self, added: Measured) -> None:
+        self.table, self.size = added
         self.parts = 0
         """Number of its waiting parts."""
 

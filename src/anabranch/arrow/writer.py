@@ -14,7 +14,7 @@ from anabranch.arrow.event_times import EventTimeTracker
 from anabranch.arrow.files import native_path
 from anabranch.arrow.parquet_encode import PageSettings
 from anabranch.arrow.pipeline import Pipeline
-from anabranch.arrow.row_buffer import GroupSize, RowBuffer, size_of, split_evenly
+from anabranch.arrow.row_buffer import GroupSize, Measured, RowBuffer, split_evenly
 from anabranch.arrow.spill import Spill
 from anabranch.arrow.splitting import BucketKey, Splitter
 from anabranch.arrow.waiting import WaitingRows
@@ -172,14 +172,14 @@ class TableWriter:
     def finish(self) -> list[CommitMessage]:
         """Write what is left and close all files; they are durable when this returns."""
         is_small = not self._buckets and self._incoming.size <= _INLINE_SIZE
-        for rows in self._incoming.take_rest():
-            self._distribute(rows)
+        for rest in self._incoming.take_rest():
+            self._distribute(rest)
         self._pipeline.is_inline = is_small and len(self._buckets) <= 1
         pieces = 1 if self._pipeline.is_inline or len(self._buckets) > 1 else self._pipeline.threads
         for key in self._waiting.keys:
             # One bucket after the other, to bound the rows and files in progress.
-            for rows in self._waiting.take_rest(key):
-                self._append(key, split_evenly(rows, pieces, least_bytes=_LEAST_PIECE))
+            for taken in self._waiting.take_rest(key):
+                self._append(key, split_evenly(taken, pieces, least_bytes=_LEAST_PIECE))
             self._buckets.end(key)
             self._give_back(at_least=_GIVEN_BACK)
         messages = [
@@ -200,22 +200,23 @@ class TableWriter:
         if self._spill is not None:
             self._spill.close()
 
-    def _distribute(self, rows: pa.Table) -> None:
+    def _distribute(self, taken: Measured) -> None:
         if self._budget is not None:
-            self._make_room(self._budget, 2 * size_of(rows))  # sorting them copies them
-        rows, counts = self._splitter.split(rows)
+            self._make_room(self._budget, 2 * taken.size)  # sorting them copies them
+        rows, counts = self._splitter.split(taken.rows)
         for key, _ in counts:
             self._buckets.add(key)
-        for key in self._waiting.add(rows, counts):
+        for key in self._waiting.add(Measured(rows, taken.size), counts):
             self._append(key, self._waiting.take_full(key))
 
-    def _append(self, key: BucketKey, groups: Iterable[pa.Table]) -> None:
+    def _append(self, key: BucketKey, groups: Iterable[Measured]) -> None:
         """Submit row groups for encoding, within the memory that the waiting rows leave."""
         if self._budget is not None:
             least = min(self._budget // 2, _MOST_UNDER_WAY)
             self._pipeline.most_bytes = max(self._budget - self._waiting.held, least)
         for group in groups:
-            self._appended += self._buckets.append(key, group)
+            self._buckets.append(key, group)
+            self._appended += group.size
 
     def _make_room(self, budget: int, size: int) -> None:
         """Free memory if `size` more bytes would be too many: by spilling, else by small row groups."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -50,7 +50,32 @@ def to_arrow_field(f: t.Field) -> pa.Field[Any]:
 
 def to_arrow_schema(fields: Iterable[t.Field]) -> pa.Schema:
     """The Arrow schema of rows with these columns."""
+    return _schema_of(_Same(fields)) if isinstance(fields, tuple) else _made(fields)
+
+
+@lru_cache(maxsize=64)
+def _schema_of(fields: _Same) -> pa.Schema:
+    """That of a table, which is asked for at every write, and may have thousands of columns."""
+    return _made(fields.fields)
+
+
+def _made(fields: Iterable[t.Field]) -> pa.Schema:
     return pa.schema([to_arrow_field(f) for f in fields])
+
+
+class _Same:
+    """Fields that are the same only as themselves: to compare thousands takes as long as what it would save."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: tuple[t.Field, ...]) -> None:
+        self.fields = fields
+
+    def __hash__(self) -> int:
+        return id(self.fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.fields is other.fields
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:

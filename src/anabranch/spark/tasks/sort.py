@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anabranch.arrow.reader import ReadContext, read_batches
 from anabranch.arrow.rewrite import ReplacementWriter, check_row_count, split_of
-from anabranch.arrow.row_buffer import RowBuffer
+from anabranch.arrow.row_buffer import Measured, RowBuffer
 from anabranch.arrow.sort_key import Keys
 from anabranch.arrow.sorting import RangeSorter, SortPlan, range_of, sample, sample_share, split_by_range
 from anabranch.errors import AnabranchError
@@ -147,14 +147,15 @@ def _sent(split: Split, job: SortJob, plan: SortPlan, cuts: Keys) -> _Batches:
     buffer = RowBuffer(to_arrow_schema(job.writing.schema.fields))
     for batch in read_batches([split], _reading(job)):
         buffer.add(pa.Table.from_batches([batch]))
-        for rows in buffer.take_full():
-            yield from _parcels(rows, plan, cuts)
-    for rows in buffer.take_rest():
-        yield from _parcels(rows, plan, cuts)
+        for full in buffer.take_full():
+            yield from _parcels(full, plan, cuts)
+    for rest in buffer.take_rest():
+        yield from _parcels(rest, plan, cuts)
 
 
-def _parcels(rows: pa.Table, plan: SortPlan, cuts: Keys) -> _Batches:
-    most = max(1, len(rows) * _PARCEL_SIZE // max(1, rows.nbytes))
+def _parcels(taken: Measured, plan: SortPlan, cuts: Keys) -> _Batches:
+    rows, size = taken
+    most = max(1, len(rows) * _PARCEL_SIZE // max(1, size))
     for part, own in split_by_range(rows, range_of(plan.keys_of(rows), cuts)):
         for batch in own.combine_chunks().to_batches(max_chunksize=most):
             yield _row(_PARCELS, part, rows=batch.serialize().to_pybytes())
