@@ -169,9 +169,8 @@ def _ordered(table: pa.Table, leaves: _Leaves) -> list[str] | bool:
     Arrow leaves NaN out of them, but to Spark NaN is above all numbers: it would skip rows that match.
     """
     floating = {path for path, kind in leaves.items() if pa.types.is_floating(kind)}
-    columns = {
-        name: table.column(position) for position, name in enumerate(table.column_names) if name in floating
-    }
+    some = table.select([position for position, name in enumerate(table.column_names) if name in floating])
+    columns = dict(zip(some.column_names, some.columns, strict=True))
     by_type: dict[pa.DataType, list[pa.Array]] = {}
     for column in columns.values():
         by_type.setdefault(column.type, []).extend(column.chunks)
@@ -189,8 +188,9 @@ def _has_nan(column: pa.ChunkedArray) -> bool:
 
 
 def _leaves(schema: pa.Schema) -> _Leaves:
-    top = zip(schema.names, schema.types, strict=True)
-    if not any(map(pa.types.is_nested, schema.types)):
+    kinds = schema.types
+    top = zip(schema.names, kinds, strict=True)
+    if not any(map(pa.types.is_nested, kinds)):
         return dict(top)
     return {path: found for name, kind in top for path, found in _leaves_of(name, kind)}
 

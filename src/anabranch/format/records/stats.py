@@ -21,6 +21,7 @@ from anabranch.format.records.data_file import SimpleStats
 from anabranch.format.rows.binary_row import encode_row, is_text, with_arity
 from anabranch.format.schema.watermark import watermark_definition
 from anabranch.format.types import data_types as t
+from anabranch.format.types.arrow_types import PLAIN_ARROW
 from anabranch.format.types.values import ArrowColumn, fit_column, physical_value, physical_values
 from anabranch.options import STATS_MODE
 
@@ -103,26 +104,28 @@ class StatsCollector:
         """Take in rows whose columns are those of the schema, in its order. Raises `SchemaError`."""
         if batch.num_columns != len(self._columns):
             raise SchemaError(f"expected a batch of {len(self._columns)} columns, found {batch.num_columns}")
-        columns: Any = batch.columns
         if batch.num_rows == 1:
-            self._update_with_row(columns)
+            batches = [batch] if isinstance(batch, pa.RecordBatch) else batch.to_batches()
+            self._update_with_row(*(one for one in batches if one.num_rows))
             return
+        columns: Any = batch.columns
         for column, values in zip(self._columns, columns, strict=True):
             column.update(values)
 
-    def _update_with_row(self, values: Sequence[Any]) -> None:
+    def _update_with_row(self, row: pa.RecordBatch) -> None:
         """Take in the values of one row: those of one type together, because there may be thousands."""
-        by_type: dict[tuple[t.DataType, Any], list[tuple[_ColumnStats, Any]]] = {}
-        for column, value in zip(self._columns, values, strict=True):
+        by_type: dict[Any, list[tuple[_ColumnStats, Any]]] = {}
+        for column, value in zip(self._columns, row.columns, strict=True):
             if column.count(value):
-                by_type.setdefault((column.data_type, value.type), []).append((column, value))
-        for (data_type, arrow_type), some in by_type.items():
-            chunks = [
-                c
-                for _, value in some
-                for c in (value.chunks if isinstance(value, pa.ChunkedArray) else [value])
-            ]
-            found = physical_values(pa.chunked_array(chunks, arrow_type), data_type)
+                kind, found_type = column.data_type, value.type
+                # A class is found sooner than all that makes up a type.
+                alike = type(kind) if _PLAIN.get(type(kind)) == found_type.id else (kind, found_type)
+                by_type.setdefault(alike, []).append((column, value))
+        for some in by_type.values():
+            column, value = some[0]
+            found = physical_values(
+                pa.chunked_array([array for _, array in some], value.type), column.data_type
+            )
             for (column, _), one in zip(some, found, strict=True):
                 column.take_in(one, one)
 
@@ -192,6 +195,8 @@ def truncate_max(text: str, length: int) -> str | None:
     return None
 
 
+_PLAIN = {kind: found.id for kind, found in PLAIN_ARROW.items() if kind is not t.TimeType}
+"""The identifiers of Arrow's types for types without parameters that matter, where these have none either."""
 _Bounds = tuple[Any, Any]
 _UNKNOWN: _Bounds = (None, None)
 
@@ -244,8 +249,9 @@ class _ColumnStats:
         """Count the nulls; whether there are values that the bounds have to take in."""
         if self.null_count is None:
             return False
-        self.null_count += values.null_count
-        return self._bounded and values.null_count < len(values)
+        nulls = values.null_count
+        self.null_count += nulls
+        return self._bounded and nulls < len(values)
 
     def update(self, values: ArrowColumn) -> None:
         if not self.count(values):

@@ -74,7 +74,10 @@ def _unreadable(main: TableContext) -> Iterator[Problem]:
         except CorruptTableError as error:
             if number == decisions[-1]:
                 tense = "is"
-                means = "which branch is main stands there, and there is no copy of it, so nothing can be read from or written to main; branches can be opened by their names"
+                means = (
+                    "which branch is main stands there, and there is no copy of it, so nothing can be read from or "
+                    "written to main; branches can be opened by their names"
+                )
             else:
                 tense = "was"
                 means = "which branch was main then stands there, and there is no copy of it, so nothing of main expires"
