@@ -195,6 +195,7 @@ def truncate_max(text: str, length: int) -> str | None:
     return None
 
 
+_WITH_BOUNDS = {StatsKind.TRUNCATE, StatsKind.FULL}
 _PLAIN = {kind: found.id for kind, found in PLAIN_ARROW.items() if kind is not t.TimeType}
 """The identifiers of Arrow's types for types without parameters that matter, where these have none either."""
 _Bounds = tuple[Any, Any]
@@ -240,7 +241,7 @@ class _ColumnStats:
         counted = mode.kind is not StatsKind.NONE and t.is_atomic(field.type)
         self.null_count: int | None = 0 if counted else None
         self._mode = mode
-        self._bounded = mode.kind in {StatsKind.TRUNCATE, StatsKind.FULL} and has_bounds(field.type)
+        self._bounded = mode.kind in _WITH_BOUNDS and has_bounds(field.type)
         self._may_hold_nan = isinstance(field.type, t.FloatType | t.DoubleType)
         self._low: Any = None
         self._high: Any = None
