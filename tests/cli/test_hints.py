@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import typer.main
 
 import anabranch
 from anabranch.cli.main import app, run
@@ -12,7 +13,7 @@ from tests.support.tables import make_table, rows
 
 SOURCES = Path(anabranch.__file__).parent
 PYTHON_CALL = re.compile(r"\b[a-z][a-z_]*(\.[a-z_]+)*\(")
-VERBS = {command.name or command.callback.__name__ for command in app.registered_commands}
+VERBS = {*typer.main.get_command(app).commands}
 SHARED = ("kernel", "maintenance", "catalog", "verbs", "system_tables", "format/schema/change_text.py")
 """What the command line reaches; other parts speak of the Python values they were given."""
 OF_OPTIONS = {"truncate("}

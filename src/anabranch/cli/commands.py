@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from anabranch.cli import output, state
 from anabranch.cli.job_statuses import ShownStatuses
@@ -31,18 +33,57 @@ class InOrder(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def add_all(app: typer.Typer, verbs: Iterable[Verb], parents: Mapping[str, str]) -> None:
-    """Add the commands of verbs; `parents` are the helps of commands that others are below."""
-    below = {}
+def group_of(verbs: Iterable[Verb], parents: Mapping[str, str]) -> type[TyperGroup]:
+    """Return the class of a group with the commands of verbs; `parents` are the helps of commands that others are below."""
+    makers: dict[str, Callable[[], Any]] = {}
+    below: dict[str, list[Verb]] = {}
     for verb in verbs:
-        if verb.parent is not None and verb.parent not in below:
-            below[verb.parent] = typer.Typer(
-                no_args_is_help=True, rich_markup_mode="rich", help=parents[verb.parent]
+        if verb.parent is None:
+            makers[verb.name] = partial(_made, verb, panel=verb.group)
+        else:
+            below.setdefault(verb.parent, []).append(verb)
+            makers.setdefault(
+                verb.parent, partial(_parent, verb.parent, parents[verb.parent], below[verb.parent])
             )
-            app.add_typer(below[verb.parent], name=verb.parent, rich_help_panel=verb.group)
-        place = app if verb.parent is None else below[verb.parent]
-        panel = verb.group if verb.parent is None else None
-        place.command(verb.name, help=verb.help, rich_help_panel=panel, cls=InOrder)(_command(verb))
+
+    class Verbs(TyperGroup):
+        def __init__(self, **how: Any) -> None:
+            super().__init__(**how)
+            self.commands = _WhenAsked(makers)
+
+    return Verbs
+
+
+class _WhenAsked(UserDict[str, Any]):
+    """Commands by name, each made when it is asked for: to make all of them takes longer than to list tables."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        super().__init__(dict.fromkeys(makers))
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> Any:
+        if self.data[name] is None:
+            self.data[name] = self._makers[name]()
+        return self.data[name]
+
+
+def _made(verb: Verb, *, panel: str | None) -> Any:
+    alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    alone.command(verb.name, help=verb.help, rich_help_panel=panel, cls=InOrder)(_command(verb))
+    return typer.main.get_command(alone)
+
+
+def _parent(name: str, help: str, verbs: Sequence[Verb]) -> Any:
+    """Make a command that others are below."""
+    app = typer.Typer(
+        name=name, no_args_is_help=True, rich_markup_mode="rich", add_completion=False, help=help
+    )
+    app.callback()(lambda: None)
+    for verb in verbs:
+        app.command(verb.name, help=verb.help, cls=InOrder)(_command(verb))
+    group = typer.main.get_command(app)
+    group.rich_help_panel = verbs[0].group  # type: ignore[attr-defined]
+    return group
 
 
 def _command(verb: Verb) -> Callable[..., None]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from anabranch.cli import state, streams
-from anabranch.cli.commands import add_all
+from anabranch.cli.commands import group_of
 from anabranch.cli.output import NOBODY_READS, OUTPUT_LOST, runnable, say, show_json
 from anabranch.errors import (
     AnabranchError,
@@ -23,6 +25,7 @@ from anabranch.ui import verbs as _of_page  # noqa: F401 - declares them
 from anabranch.verbs import lineage
 from anabranch.verbs.parameters import settings
 from anabranch.verbs.registry import in_order
+from anabranch.verbs.verb import VERBS
 from anabranch.version import __version__
 
 FAILED, WRONG_USAGE, CONFLICT, TAKEN, ENGINE_GONE = 1, 2, 3, 4, 5
@@ -31,13 +34,13 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="anabranch",
+    cls=group_of(in_order(), {"lineage": lineage.HELP}),
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="A streaming lakehouse for PySpark: append-only tables in the open Apache Paimon format.",
 )
-add_all(app, in_order(), {"lineage": lineage.HELP})
 
 
 def _show_version(wanted: bool) -> None:
@@ -104,7 +107,7 @@ def run(arguments: list[str]) -> int:
     """
     state.json, state.changes = "--json" in arguments, False
     try:
-        result = app(arguments, standalone_mode=False)
+        result = _command()(arguments, standalone_mode=False)
         if result == INTERRUPTED:  # how typer says it; older ones raise Abort
             return _interrupted()
         return _written(result if isinstance(result, int) else 0)
@@ -135,6 +138,12 @@ def run(arguments: list[str]) -> int:
         if _is_of_jvm(error):
             return _report(_jvm_gone(error), ENGINE_GONE)
         return _report(error, FAILED)
+
+
+@cache
+def _command() -> Any:
+    """The command that all others are below; typer would make it anew at each call."""
+    return typer.main.get_command(app)
 
 
 def _written(code: int) -> int:
@@ -235,7 +244,7 @@ def _report_json(kind: str, message: str, hint: str | None, code: int) -> None:
 
 def in_verbs(text: str) -> str:
     """An error whose hints name operations as they are typed here: ``replace_tag`` is the verb ``replace-tag``."""
-    verbs = {str(command.name).replace("-", "_"): command.name for command in app.registered_commands}
+    verbs = {verb.name.replace("-", "_"): verb.name for verb in VERBS.values() if verb.parent is None}
 
     def spoken(hint: re.Match[str]) -> str:
         return re.sub(r"`([a-z_]+)`", lambda named: f"`{verbs.get(named[1], named[1])}`", hint[0])
