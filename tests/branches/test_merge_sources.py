@@ -3,9 +3,10 @@
 import pytest
 
 from anabranch.kernel.actions.append import Append
+from anabranch.kernel.merge.plan import Commits
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
 from anabranch.lineage.overlap import duplicate_sources
-from tests.branches.merging import conflicts_of, contents, parted, written
+from tests.branches.merging import conflicts_of, contents, parted, rows, written
 
 
 def read(table, ids, topic, start, end, partition="0"):
@@ -53,7 +54,65 @@ def test_many_ranges_are_compared_each_with_each():
     table, fix = parted()
     ours = [read(table, [50 + i], "orders", 20 * i, 20 * i + 10) for i in range(5)]
     theirs = [read(fix, [10 + i], "orders", 20 * i + 10, 20 * i + 20) for i in range(5)]
-    assert duplicate_sources(ours, theirs) == []
+    main, begun = Commits(table.context, ours[0].id - 1, ours), theirs[0].id - 1
+    assert duplicate_sources(main, Commits(fix.context, begun, theirs)) == []
     across = read(fix, [20], "orders", 49, 61)
-    (conflict,) = duplicate_sources(ours, [*theirs, across])
+    (conflict,) = duplicate_sources(main, Commits(fix.context, begun, [*theirs, across]))
     assert conflict.snapshots == (ours[2].id, ours[3].id)
+
+
+def expire(*branches):
+    """Expire all but the newest two snapshots of each, so that only the archive knows what the others read."""
+    for branch in branches:
+        for number in range(3):
+            branch.append(rows([90 + number], "z"))
+        branch.expire_snapshots(retain_max=2, retain_min=2)
+        assert len([*branch.snapshots()]) == 2
+
+
+WHO = pytest.mark.parametrize("who", [("main",), ("fix",), ("main", "fix")], ids="-".join)
+
+
+@WHO
+@pytest.mark.parametrize("merged", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize("noted", [False, True], ids=["without notes", "with notes"])
+def test_what_has_expired_is_not_forgotten(who, merged, noted, monkeypatch):
+    monkeypatch.setattr("anabranch.kernel.provenance.notes.WORTH", 1 if noted else 1 << 20)
+    table, fix = parted()
+    if merged:
+        read(table, [49], "orders", 0, 100)
+        read(fix, [9], "others", 0, 100)
+        table.merge_branch("fix")
+    there = read(table, [50], "orders", 100, 200)
+    read(fix, [10], "orders", 150, 250)
+    expire(*({"main": table, "fix": fix}[one] for one in who))
+    (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
+    assert (conflict.kind, conflict.snapshots) == ("DUPLICATE_SOURCE_RANGE", (there.id,))
+    assert "topic orders 0" in conflict.message
+    table.merge_branch("fix", allow_source_overlap=True)
+    read(fix, [11], "orders", 250, 300)
+    expire(fix)
+    assert conflicts_of(table) == []
+
+
+@WHO
+def test_what_has_expired_and_was_rolled_back_before_is_no_conflict(who):
+    table, fix = parted()
+    good = table.snapshot.id
+    read(table, [50], "orders", 100, 200)
+    table.rollback(good)
+    read(fix, [10], "orders", 150, 250)
+    table.append(rows([60], "z"))
+    expire(*({"main": table, "fix": fix}[one] for one in who))
+    assert "DUPLICATE_SOURCE_RANGE" not in {kind for kind, _ in conflicts_of(table)}
+
+
+def test_what_has_expired_of_a_main_that_was_replaced_is_not_forgotten():
+    table, fix = parted()
+    read(fix, [10], "orders", 150, 250)
+    table.create_tag("now")
+    table.create_branch("next", tag="now")
+    read(table.branch("next"), [50], "orders", 100, 200)
+    table.replace_main_branch("next")
+    expire(table)
+    assert [kind for kind, _ in conflicts_of(table)] == ["DUPLICATE_SOURCE_RANGE"]

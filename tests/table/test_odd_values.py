@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch
+from anabranch.format.types.values import fixed_width
 
 
 @pytest.mark.parametrize(
@@ -137,3 +138,31 @@ def test_defaults_with_an_exponent(tmp_path, text, value):
     )
     table.append([{"i": 1}])
     assert table.scan().to_arrow().to_pylist() == [{"i": 1, "e": value}]
+
+
+NESTED = (
+    *("ARRAY<TIMESTAMP(9)>", "MAP<INT NOT NULL, TIMESTAMP_LTZ(9)>", "MAP<TIMESTAMP(9) NOT NULL, INT>"),
+    *("ROW<a ARRAY<TIMESTAMP(9)>>", "ARRAY<ROW<a TIMESTAMP(9)>>", "ARRAY<DECIMAL(20, 2)>", "ARRAY<STRING>"),
+)
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_rows_may_leave_out_a_column_of_any_type(tmp_path, kind, count):
+    """Arrow shares one buffer among the parts of a column of nulls, of a length that is no multiple of their widths."""
+    table = anabranch.connect(str(tmp_path)).create_table("db.t", f"k BIGINT, v {kind}")
+    ids = pa.array(range(count), pa.int64())
+    table.append(pa.table({"k": ids}))
+    nulls = pa.nulls(count, table.scan().arrow_schema.field("v").type)
+    table.append(pa.table({"k": ids, "v": nulls}))
+    read = table.scan().to_arrow()
+    assert sorted(read["k"].to_pylist()) == sorted([*range(count)] * 2)
+    assert read["v"].null_count == 2 * count
+
+
+def test_a_buffer_may_be_longer_than_its_values():
+    data = pa.py_buffer(b"\x01" + bytes(7) + b"\x02" + bytes(7) + b"\xff")
+    array = pa.Array.from_buffers(pa.timestamp("ns"), 2, [None, data])
+    assert fixed_width(array, "i8").tolist() == [1, 2]
+    assert fixed_width(array[1:], "i8").tolist() == [2]
+    assert fixed_width(array[2:], "i8").tolist() == []

@@ -6,9 +6,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_columns import field_of, property_of, snapshots_at
+from anabranch.kernel.log.archive import Following
+from anabranch.kernel.log.commits import expired
 from anabranch.kernel.merge.conflict import MergeConflict
+from anabranch.kernel.merge.plan import Commits
+from anabranch.kernel.provenance.past import counting
 from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, entry_or_none
 from anabranch.streaming.offsets import Position
 
@@ -19,7 +24,9 @@ Span = tuple[Place, Place]
 _START: Place = (-1, 0)
 
 
-def first_overlap(entry: LineageEntry, snapshots: Iterable[Snapshot]) -> Snapshot | None:
+def first_overlap(
+    entry: LineageEntry, snapshots: Iterable[Snapshot | PastSnapshot]
+) -> Snapshot | PastSnapshot | None:
     """Return the first of these snapshots known to overlap the commit's reads; None if there is none."""
     own = spans(entry)
     for snapshot in snapshots:
@@ -63,7 +70,7 @@ def places(read: Input, at: Any) -> Mapping[str, Place] | None:
             return None
 
 
-def titles_of(snapshots: Iterable[Snapshot]) -> dict[str, str]:
+def titles_of(snapshots: Iterable[Snapshot | PastSnapshot]) -> dict[str, str]:
     """Return display names of the sources of `spans` that some snapshots have read: tables by their newest names."""
     found: dict[str, str] = {}
     for snapshot in sorted(snapshots, key=lambda one: one.id):
@@ -87,28 +94,45 @@ Range = tuple[Place, Place]
 
 
 def duplicate_sources(
-    main: Sequence[Snapshot], branch: Sequence[Snapshot], /, *, besides: str | None = None
+    main: Commits, branch: Commits, /, *, besides: str | None = None
 ) -> list[MergeConflict]:
     """Return a conflict for each source of which both sides have read the same events since the fork.
 
-    Inputs that commits do not record, or that cannot be compared, are taken as not shared.
+    Commits that have expired are looked up in the table's archive. Inputs that commits do not record, or that cannot be
+    compared, are taken as not shared, and so is what another engine has expired.
 
     Args:
-        main: its snapshots since then.
+        main: its commits since then.
         branch: those of the branch that are to be merged.
-        besides: user whose snapshots of main do not count.
+        besides: user whose commits on main do not count.
+
+    Raises `AnabranchError` if the archive cannot be read.
     """
-    theirs = {source: _joined(ranges for _, ranges in read) for source, read in _by_source(branch).items()}
-    conflicts = []
-    for source, read in sorted(_by_source(main, besides).items()):
+    theirs = {
+        source: _joined(ranges for _, ranges in read)
+        for source, read in _by_source(_in_effect(branch)).items()
+    }
+    if not theirs:
+        return []
+    done, conflicts = _in_effect(main), []
+    for source, read in sorted(_by_source(done, besides).items()):
         shared = dict.fromkeys(snapshot for snapshot, found in read if _meets(found, theirs.get(source, [])))
         if shared:
-            conflicts.append(_conflict(titles_of(main).get(source, source), list(shared)))
+            conflicts.append(_conflict(titles_of(done).get(source, source), list(shared)))
     return conflicts
 
 
+def _in_effect(commits: Commits) -> Sequence[Snapshot | PastSnapshot]:
+    """Return the commits that were not rolled back, oldest first, also those that have expired."""
+    left = commits.left
+    if not left or left[0].id <= commits.after + 1:
+        return counting(left)
+    older = [*expired(commits.context, Following.of(left[0]), above=commits.after)]
+    return counting([*reversed(older), *left])
+
+
 def _by_source(
-    snapshots: Sequence[Snapshot], besides: str | None = None
+    snapshots: Sequence[Snapshot | PastSnapshot], besides: str | None = None
 ) -> dict[str, list[tuple[int, Range]]]:
     """Return what was read of each source, with the id of the snapshot that holds the rows."""
     found: dict[str, list[tuple[int, Range]]] = {}

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from itertools import repeat
 from types import NoneType
-from typing import Any, Final, overload
+from typing import Any, Final, TypeVar, overload
 
+from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.layout import check_file_names
 from anabranch.format.records.snapshot import CommitKind, Snapshot
 
@@ -33,6 +34,9 @@ def to_columns(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
     keys = dict.fromkeys(key for found in properties for key in found)
     packed = {key: _packed([found.get(key) for found in properties]) for key in keys}
     return {"ids": ids, "fields": said, "properties": packed}
+
+
+P = TypeVar("P", bound=Snapshot | PastSnapshot)
 
 
 class Snapshots(Sequence[Snapshot], ABC):
@@ -51,25 +55,26 @@ class Snapshots(Sequence[Snapshot], ABC):
         """Return those at some places, ascending, which takes less than one after the other."""
 
 
-def field_of(snapshots: Sequence[Snapshot], name: str) -> Sequence[Any]:
+def field_of(snapshots: Sequence[Snapshot | PastSnapshot], name: str) -> Sequence[Any]:
     """Return what each of some snapshots says in a field."""
     if isinstance(snapshots, Snapshots):
         return snapshots.field(name)
     return [getattr(snapshot, name) for snapshot in snapshots]
 
 
-def property_of(snapshots: Sequence[Snapshot], key: str) -> Sequence[str | None]:
+def property_of(snapshots: Sequence[Snapshot | PastSnapshot], key: str) -> Sequence[str | None]:
     """Return what each of some snapshots says in a property; None where it says nothing."""
     if isinstance(snapshots, Snapshots):
         return snapshots.property(key)
     return [snapshot.properties.get(key) for snapshot in snapshots]
 
 
-def snapshots_at(snapshots: Sequence[Snapshot], rows: Sequence[int]) -> list[Snapshot]:
+def snapshots_at(snapshots: Sequence[P], rows: Sequence[int]) -> list[P]:
     """Return those of some snapshots at some places, ascending."""
-    if isinstance(snapshots, Snapshots):
-        return snapshots.at(rows)
-    return [snapshots[row] for row in rows]
+    found: list[Any] = (
+        snapshots.at(rows) if isinstance(snapshots, Snapshots) else [snapshots[row] for row in rows]
+    )
+    return found
 
 
 class SnapshotColumns(Snapshots):

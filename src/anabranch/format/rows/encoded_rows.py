@@ -191,7 +191,7 @@ def _halves(array: ArrowArray) -> tuple[Words, Words]:
     if not len(array):
         return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
     buffer: Any = array.buffers()[1]
-    numbers = np.frombuffer(buffer, np.uint64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+    numbers = np.frombuffer(buffer, np.uint64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
     return np.ascontiguousarray(numbers[:, 0]), np.ascontiguousarray(numbers[:, 1])
 
 

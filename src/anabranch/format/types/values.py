@@ -126,8 +126,11 @@ def fixed_width(array: ArrowArray, dtype: str) -> npt.NDArray[Any]:
     buffer: Any = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
-    values: npt.NDArray[Any] = np.frombuffer(buffer, dtype)
-    return values[array.offset : array.offset + len(array)]
+    # Not all of the buffer: it may be longer than its values by less than one.
+    values: npt.NDArray[Any] = np.frombuffer(
+        buffer, dtype, len(array), array.offset * np.dtype(dtype).itemsize
+    )
+    return values
 
 
 def variable_width(column: ArrowColumn) -> tuple[Octets, Longs, Bools]:
@@ -137,8 +140,8 @@ def variable_width(column: ArrowColumn) -> tuple[Octets, Longs, Bools]:
         return np.zeros(0, np.uint8), np.zeros(1, np.int64), np.zeros(0, np.bool_)
     is_large = array.type in {pa.large_binary(), pa.large_string()}
     _, offsets, data = array.buffers()
-    offsets = np.frombuffer(offsets, np.int64 if is_large else np.int32)
-    offsets = offsets[array.offset : array.offset + len(array) + 1]
+    width = np.dtype(np.int64 if is_large else np.int32)
+    offsets = np.frombuffer(offsets, width, len(array) + 1, array.offset * width.itemsize)
     data = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return data, offsets.astype(np.int64), validity(array)
 

@@ -38,13 +38,22 @@ from anabranch.kernel.provenance.past import Past, after, counting, past_since
 from anabranch.kernel.provenance.sides import Side
 
 
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """What was done on a branch after one of its snapshots."""
+
+    context: TableContext
+    after: int
+    """Id of that snapshot."""
+    left: Sequence[Snapshot]
+    """What has not expired of it, or is noted; oldest first and without gap."""
+
+
 class SourceOverlap(Protocol):
     """Finds events that both sides took from the same sources."""
 
-    def __call__(
-        self, main: Sequence[Snapshot], branch: Sequence[Snapshot], /, *, besides: str
-    ) -> Sequence[MergeConflict]:
-        """Return a conflict for each source, given the commits since the fork; of main but those of one user."""
+    def __call__(self, main: Commits, branch: Commits, /, *, besides: str) -> Sequence[MergeConflict]:
+        """Return a conflict for each source: of main's commits those of one user do not count."""
 
 
 MERGED_MEANWHILE: Final = "MERGED_MEANWHILE"
@@ -280,8 +289,10 @@ class MergePlanner:
         if self._overlap is None or self._wishes.allow_source_overlap:
             return []
         user = f"{MERGE_USER}{self._fork.branch_uuid}"
-        done = counting(after(theirs.left, found.taken.id))
-        return [*self._overlap(counting(found.main.left), done, besides=user)]
+        main = Commits(found.main.context, self._fork.snapshot.id, found.main.left)
+        taken = found.taken.id
+        branch = Commits(self._branch, taken, after(theirs.left, taken))
+        return [*self._overlap(main, branch, besides=user)]
 
     def _whole(
         self, base: Base, found: MergeState, schema: MergedSchema, settled: Sequence[_Settled]

@@ -2,8 +2,8 @@
 
 A merge must know what main and the branch did since the fork, however often the branch was merged before: see `sides`.
 ``NOTES-<k>`` in the branch's folder keeps it, as merge k found it: the snapshots of both sides, the changes of each of
-main's and the names of the files that it added, and the births of the branch's files. The result of a merge is the same
-with and without notes:
+main's and the names of the files that it added, and the births of the branch's files. As long as nothing has expired, the
+result of a merge is the same with and without notes:
 
 * A snapshot's stamp is made of its commit and the names of its manifest lists, and neither is ever stored anew. So what
   was derived from a snapshot is true for whatever has its number and stamp.
@@ -12,7 +12,11 @@ with and without notes:
   it, another main or another branch of the name leads to another stamp, and everything is read.
 * Births are found by following a branch's snapshots upwards from the fork. They are noted at the newest one noted, and
   followed on from there.
-* Snapshots that expired since are known exactly, where the records of an expiry (`carry`) sum them up.
+
+Of snapshots that expired since, notes know exactly what the records of an expiry (`carry`) only sum up, and what another
+engine's expiry left no record of. So with notes a merge may find no conflict where without them it is careful: a rollback
+whose moment has expired counts as an overwrite, and a gap is in doubt (`HISTORY_GAP`). Neither merges without being asked
+what the other would not.
 
 Notes are no records: where they are missing, damaged or of a newer release, everything is read. They are written once a
 merge is done, and only where the next one has enough of it.

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
@@ -131,7 +131,10 @@ def after(snapshots: Sequence[Snapshot], point: int) -> Sequence[Snapshot]:
     return snapshots[bisect_right(field_of(snapshots, "id"), point) :]
 
 
-def counting(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
+P = TypeVar("P", bound=Snapshot | PastSnapshot)
+
+
+def counting(snapshots: Sequence[P]) -> Sequence[P]:
     """Return the contiguous snapshots, oldest first, that are still in effect after rollbacks among them.
 
     A rollback to the moment right before them cancels everything in between; one to any other moment not
@@ -142,7 +145,7 @@ def counting(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
     at = {(snapshot.id, snapshot.stamp): index for index, snapshot in enumerate(snapshots)}
     if snapshots:
         at[snapshots[0].id - 1, snapshots[0].properties.get(PARENT_PROPERTY, "")] = -1
-    kept: list[Snapshot] = []
+    kept: list[P] = []
     index = len(snapshots) - 1
     while index >= 0:
         target = rolled_back_to(snapshots[index])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ from anabranch.kernel.actions.overwrite import Overwrite
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.commit.transaction import Committed
 from anabranch.kernel.commit.watermark import Claim
+from anabranch.kernel.log.commits import back_from
 from anabranch.kernel.provenance.births import delta_of
 from anabranch.kernel.replacement.follow import carried_over
 from anabranch.lineage.model import (
@@ -295,7 +296,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         followed = self._identity.follows
         if followed is None or self._record.has_committed:
             return
-        since = takewhile(lambda s: s.id > followed, self._snapshots())
+        context = self._table.context
+        head = context.snapshots.head()
+        since = () if head is None else back_from(context, head, above=followed)
         own = self._identity.user
         common = first_overlap(entry, (s for s in since if s.commit_user != own))
         if common is not None:
