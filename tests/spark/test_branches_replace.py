@@ -5,6 +5,7 @@ import pytest
 import anabranch
 from anabranch.lineage.model import TableInput, lineage_of
 from tests.spark.stream_queries import Stream, failing
+from tests.support.lengths import first_short
 from tests.support.tables import ids_of, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
@@ -104,6 +105,30 @@ def test_main_is_replaced_in_the_middle_of_a_batch(lake, spark, warehouse, tmp_p
     dst.undo_replace()
     replaced("other", **{"sink.on-replace": "follow"})
     assert ids_of(dst) == [0, 2]
+
+
+@pytest.mark.parametrize("expired", first_short([True, False]), ids=["expired", "there"])
+def test_a_job_that_follows_does_not_write_again_what_the_new_main_has(
+    lake, spark, warehouse, tmp_path, expired
+):
+    src, dst = lake.create_table("db.src", SCHEMA), lake.create_table("db.dst", SCHEMA)
+    old, fixed = (Stream(spark, warehouse, tmp_path / name) for name in ("old", "fixed"))
+    src.append(rows(0, 1))
+    old.run(old.source(), query="old")
+    dst.create_tag("good")
+    dst.create_branch("fix", "good")
+    src.append(rows(10, 1))
+    fixed.run(corrected(fixed), "db.dst$branch_fix", query="fixed")
+    dst.replace_main_branch("fix")
+    if expired:
+        for number in (100, 101):
+            dst.append(rows(number, 1))
+        dst.expire_snapshots(retain_max=2, retain_min=2)
+    before = ids_of(dst)
+    follow = {"sink.on-replace": "follow"}
+    assert "has events of the same range" in failing(lambda: old.run(old.source(), query="old", **follow))
+    assert ids_of(dst) == before
+    assert before.count(10) == 1
 
 
 @pytest.mark.long
