@@ -288,7 +288,9 @@ def test_a_branch_that_is_deleted_leaves_nothing_of_what_it_inherited():
 
 
 @pytest.mark.parametrize("lost", ["branch/TAGS-2", "lineage/tags-2"])
-@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"version": 1, "tags": [{"name": "x"}]}'])
+@pytest.mark.parametrize(
+    "content", first_short([None, b'{"version": 1, "tags": [{"name": "x"}]}', b"", b"{}"], 2)
+)
 def test_a_damaged_file_of_them_is_told_and_put_back_from_its_copy(lost, content):
     table = replaced()
     storage = table.context.storage
@@ -483,7 +485,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("how", CHANGES)
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("every", [47, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_former_main_goes_while_one_is_changed(how, every):
     """At each call of the change, and the change at each call of the release."""
 

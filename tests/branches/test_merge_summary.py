@@ -180,7 +180,7 @@ def test_merges_go_on_where_a_summarized_record_is_damaged_and_verify_tells(eage
         log_of(table)
 
 
-@pytest.mark.parametrize("name", ["MERGE-2", "MERGE-2.done", "MERGE-3", "MERGE-3.done"])
+@pytest.mark.parametrize("name", first_short(["MERGE-2", "MERGE-3.done", "MERGE-2.done", "MERGE-3"], 2))
 @pytest.mark.parametrize("expired", [False, True])
 def test_merges_go_on_without_a_record_that_is_in_the_summary_and_repair_makes_it_again(eager, name, expired):
     table, branch = merged(4)
@@ -202,7 +202,8 @@ def test_merges_go_on_without_a_record_that_is_in_the_summary_and_repair_makes_i
 
 
 @pytest.mark.parametrize(
-    "names", [["MERGE-2"], ["MERGE-2", "MERGE-2.done"], ["MERGE-4"], ["MERGE-4", "MERGE-4.done"]]
+    "names",
+    first_short([["MERGE-2"], ["MERGE-4", "MERGE-4.done"], ["MERGE-2", "MERGE-2.done"], ["MERGE-4"]], 2),
 )
 @pytest.mark.parametrize("expired", [False, True])
 def test_a_merge_without_a_record_of_an_earlier_one_says_which_is_gone(names, expired):
@@ -225,7 +226,7 @@ def test_a_merge_without_a_record_of_an_earlier_one_says_which_is_gone(names, ex
         assert contents(table) == [1, 2, 3, 10, 11, 12, 13, 50]
 
 
-@pytest.mark.parametrize("number", [2, 3, 4])
+@pytest.mark.parametrize("number", first_short([3, 2, 4]))
 @pytest.mark.parametrize("expired", [False, True])
 def test_an_end_that_was_lost_stops_no_merge_and_nothing_is_merged_twice(number, expired):
     table, branch = merged(4)

@@ -13,6 +13,7 @@ from anabranch.storage.memory import MemoryStorage
 from tests.branches.replacing import again, timed
 from tests.support.clock import DAY, HOUR, Clock
 from tests.support.foreign_expiry import expire_as_others
+from tests.support.lengths import first_short
 from tests.support.tables import SCHEMA, make_table, rows
 
 _names = itertools.count()
@@ -67,7 +68,8 @@ def replaced(read, table=None, *, moved=True):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
-    ("read", "moved"), [(1, True), (2, True), (3, True), (4, True), (1, False), (3, False)]
+    ("read", "moved"),
+    first_short([(3, True), (1, False), (1, True), (2, True), (4, True), (3, False)], 2),
 )
 def test_what_expires_changes_nothing_of_what_a_consumer_gets(policy, read, moved):
     whole, expired = replaced(read, moved=moved), replaced(read, moved=moved)
@@ -115,7 +117,7 @@ def test_the_time_of_a_consumer_of_main_is_told_by_main():
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("read", [1, 2, 3, 4])
+@pytest.mark.parametrize("read", first_short([3, 1, 2, 4]))
 def test_a_consumer_goes_through_several_mains_as_if_nothing_had_expired(policy, read):
     """The third main parted from the second below where that parted from the first, or above."""
 

@@ -80,7 +80,7 @@ def _places(table, path, count):
     ],
 )
 def test_no_row_goes_missing_without_a_word(path, hint):
-    for place in _places(_table(hint), path, 3):
+    for place in _places(_table(hint), path, 2):
         table = _table(hint)
         whole = table.context.storage.get(path)
         _flip(table, path, place)
