@@ -68,13 +68,14 @@ class _WhenAsked(UserDict[str, Any]):
 
 
 def _made(verb: Verb, *, panel: str | None) -> Any:
+    """Make the command of a verb."""
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
     alone.command(verb.name, help=verb.help, rich_help_panel=panel, cls=InOrder)(_command(verb))
     return typer.main.get_command(alone)
 
 
 def _parent(name: str, help: str, verbs: Sequence[Verb]) -> Any:
-    """Make a command that others are below."""
+    """Make a command with the commands of verbs below it."""
     app = typer.Typer(
         name=name, no_args_is_help=True, rich_markup_mode="rich", add_completion=False, help=help
     )
