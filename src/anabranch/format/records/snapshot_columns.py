@@ -37,6 +37,7 @@ def to_columns(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
 
 
 P = TypeVar("P", bound=Snapshot | PastSnapshot)
+"""Either of them: what is asked here of snapshots, the archive has of expired ones too."""
 
 
 class Snapshots(Sequence[Snapshot], ABC):

@@ -11,12 +11,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import CommitKind, Snapshot, SnapshotRef
-from anabranch.format.records.snapshot_columns import Snapshots, field_of, property_of, snapshots_at
+from anabranch.format.records.snapshot_columns import P, Snapshots, field_of, property_of, snapshots_at
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.properties import OVERWRITE_PROPERTY, PARENT_PROPERTY, ROLLBACK_PROPERTY
 
@@ -129,9 +129,6 @@ class Joined(Snapshots):
 def after(snapshots: Sequence[Snapshot], point: int) -> Sequence[Snapshot]:
     """Return those of some snapshots, oldest first, that come after the one of that id."""
     return snapshots[bisect_right(field_of(snapshots, "id"), point) :]
-
-
-P = TypeVar("P", bound=Snapshot | PastSnapshot)
 
 
 def counting(snapshots: Sequence[P]) -> Sequence[P]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -47,6 +47,18 @@ class _Sort:
     repair: str | None = None
     hint: str | None = None
     severity: str = "error"
+
+    def problem(self, context: TableContext, path: str, what: str) -> Problem:
+        """Return the problem with a file of it: `what` says where and how."""
+        return Problem(
+            Kind.RECORD,
+            f"{what}: {self.depends}",
+            path,
+            context.branch,
+            repair=self.repair,
+            hint=self.hint,
+            severity=self.severity,
+        )
 
 
 def _number(path: str) -> int:
@@ -200,20 +212,10 @@ def _missing_merges(context: TableContext) -> Iterator[Problem]:
         if context.storage.exists(path) or state_of(context) is not BranchState.READY:
             continue
         sort = next(sort for sort in _OF_BRANCH if sort.name.fullmatch(file.name))
-        depends = (
-            "how the merge ended is told by main, as long as that has its snapshot"
-            if file.is_end
-            else sort.depends
-        )
-        yield Problem(
-            Kind.RECORD,
-            f"{path}: is gone: {depends}",
-            path,
-            context.branch,
-            repair=sort.repair,
-            hint=sort.hint,
-            severity="warning" if file.is_end else sort.severity,
-        )
+        if file.is_end:
+            told = "how the merge ended is told by main, as long as that has its snapshot"
+            sort = replace(sort, depends=told, severity="warning")
+        yield sort.problem(context, path, f"{path}: is gone")
 
 
 def _problem(context: TableContext, path: str, sort: _Sort) -> Problem | None:
@@ -224,15 +226,7 @@ def _problem(context: TableContext, path: str, sort: _Sort) -> Problem | None:
     except UnsupportedFeatureError as error:
         return Problem(Kind.RECORD, error.message, path, context.branch, hint=error.hint)
     except CorruptTableError as error:
-        return Problem(
-            Kind.RECORD,
-            f"{error.message}: {sort.depends}",
-            path,
-            context.branch,
-            repair=sort.repair,
-            hint=sort.hint,
-            severity=sort.severity,
-        )
+        return sort.problem(context, path, error.message)
     return None
 
 
