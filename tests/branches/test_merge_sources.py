@@ -2,7 +2,9 @@
 
 import pytest
 
+from anabranch.format.records.history_segment import HistorySegment
 from anabranch.kernel.actions.append import Append
+from anabranch.kernel.log.archive import segment_names
 from anabranch.kernel.merge.plan import Commits
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
 from anabranch.lineage.overlap import duplicate_sources
@@ -116,3 +118,62 @@ def test_what_has_expired_of_a_main_that_was_replaced_is_not_forgotten():
     table.replace_main_branch("next")
     expire(table)
     assert [kind for kind, _ in conflicts_of(table)] == ["DUPLICATE_SOURCE_RANGE"]
+
+
+def lose(table, first, last=None):
+    """Expire these snapshots of a branch and damage what the archive has of them; all its archive without `last`."""
+    for number in range(3):
+        table.append(rows([90 + number], "z"))
+    table.expire_snapshots(retain_max=2, retain_min=2)
+    storage, layout = table.context.storage, table.context.layout
+    for name in segment_names(table.context, table.branch_uuid):
+        path = layout.history_path(str(name))
+        segment = HistorySegment.from_bytes(storage.get(path), path=path)
+        storage.delete(path)
+        for one in segment.snapshots:
+            alone = HistorySegment(segment.branch, [one], segment.others)
+            is_lost = last is None or first <= one.id <= last
+            content = alone.to_bytes()
+            storage.put(layout.history_path(str(alone.name)), content[:-9] if is_lost else content)
+
+
+LOST = [  # what main's job read, which of it is lost, what the branch's job read, whether main has some of that
+    ([(0, 100), (100, 200), (200, 300)], [1], (150, 160), True),
+    ([(0, 100), (100, 200), (200, 300)], [1], (50, 60), "known"),
+    ([(0, 100), (100, 200), (200, 300)], [1], (300, 400), False),
+    ([(0, 100), (100, 200), (100, 200)], [1], (200, 300), False),
+    ([(0, 100), (100, 200), (200, 300)], [0, 1], (150, 160), True),
+    ([(0, 100), (100, 200), (200, 300)], [0, 1], (300, 400), False),
+    ([(0, 100), (100, 200), (200, 300)], [1, 2], (250, 400), True),
+    ([(0, 100), (100, 200), (200, 300)], [1, 2], (50, 60), "known"),
+    ([(0, 100), (100, 100), (100, 100)], [1], (100, 160), False),
+    ([(900, 999), (0, 100), (100, 200), (200, 300)], [2], (150, 160), True),
+]
+
+
+@pytest.mark.parametrize(("ours", "lost", "theirs", "there"), LOST)
+@pytest.mark.parametrize("sides", ["main", "branch"])
+def test_what_lost_commits_read_goes_by_what_their_job_read_around_them(ours, lost, theirs, there, sides):
+    table, fix = parted()
+    one, other = (table, fix) if sides == "main" else (fix, table)
+    ids = [read(one, [50 + i], "orders", *span).id for i, span in enumerate(ours)]
+    read(one, [80], "others", 0, 400)
+    read(other, [10], "orders", *theirs)
+    lose(one, ids[lost[0]], ids[lost[-1]])
+    found = table.merge_branch("fix", dry_run=True).conflicts
+    assert [conflict.kind for conflict in found] == ["DUPLICATE_SOURCE_RANGE"] * bool(there)
+    for conflict in found if sides == "main" else ():
+        assert (there == "known") == bool(conflict.snapshots)
+        assert "no record is left" in conflict.message or there == "known"
+
+
+def test_lost_commits_that_were_rolled_back_count_for_nothing():
+    table, fix = parted()
+    good = read(table, [50], "orders", 0, 100).id
+    read(table, [51], "orders", 100, 200)
+    bad = read(table, [52], "orders", 200, 300).id
+    table.rollback(good)
+    read(table, [53], "orders", 100, 150)
+    read(fix, [10], "orders", 250, 260)
+    lose(table, good + 1, bad)
+    assert "DUPLICATE_SOURCE_RANGE" not in {kind for kind, _ in conflicts_of(table)}

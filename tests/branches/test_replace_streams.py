@@ -394,10 +394,10 @@ def test_sources_that_cannot_be_compared_are_not_known():
 
 @pytest.mark.parametrize(
     ("start", "end", "common"),
-    [(20, 25, True), (0, 20, False), (45, 60, False), (39, 41, True), (None, 21, True)],
+    [(20, 25, True), (0, 20, False), (45, 60, False), (39, 41, True), (None, 21, True), (25, 25, False)],
 )
 def test_ranges_that_have_something_in_common(start, end, common):
     table = caught_up([], main_ends=(30, 45))
     entry = LineageEntry.from_json(origin("j", start, end)[LINEAGE_PROPERTY], where="test")
-    found = first_overlap(entry, [s for s in table.snapshots() if s.id > 2])
+    found = first_overlap(entry, [*table.snapshots()][1::-1], after=2, besides="nobody")
     assert (found is not None) == common

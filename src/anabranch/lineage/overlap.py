@@ -1,10 +1,17 @@
-"""Whether two commits read the same events: whether their ranges of one source overlap."""
+"""Whether commits read the same events: whether their ranges of one source overlap.
+
+Commits may be missing between those that are known: their segment of the archive is damaged, or another engine expired
+them. A job reads each source from where it left off. So what the missing commits read is what lies between the job's last
+known range before them and its first one after them; where one of these is not known either, it may be anything before or
+after the other.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import Snapshot
@@ -22,22 +29,43 @@ Span = tuple[Place, Place]
 """A range read of a source: after the first place, up to the last."""
 
 _START: Place = (-1, 0)
+_END: Place = (1 << 63, 0)
+
+
+class Gap(NamedTuple):
+    """Snapshots in a row of which nothing is known."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        ids = (
+            f"snapshot {self.first}" if self.first == self.last else f"snapshots {self.first} to {self.last}"
+        )
+        return f"{ids}, of which no record is left"
 
 
 def first_overlap(
-    entry: LineageEntry, snapshots: Iterable[Snapshot | PastSnapshot]
-) -> Snapshot | PastSnapshot | None:
-    """Return the first of these snapshots known to overlap the commit's reads; None if there is none."""
-    own = spans(entry)
-    for snapshot in snapshots:
-        found = entry_or_none(snapshot)
-        if found is not None and _has_common(own, spans(found)):
-            return snapshot
+    entry: LineageEntry, commits: Sequence[Snapshot | PastSnapshot], *, after: int, besides: str
+) -> int | Gap | None:
+    """Return where in a history the events that a commit reads are already; None if they are not.
+
+    Args:
+        commits: what is known of the history after a snapshot, oldest first.
+        after: id of that snapshot.
+        besides: user whose commits do not count.
+    """
+    done = _by_source(commits, after, besides)
+    for source, read in spans(entry).items():
+        own = _joined(span for span in read if not _is_empty(span))
+        for where, span in done.get(source, ()):
+            if _meets(span, own):
+                return where
     return None
 
 
 def spans(entry: LineageEntry) -> dict[str, list[Span]]:
-    """Return the ranges that the commit read of each source whose positions can be compared.
+    """Return the ranges that the commit read of each source whose positions can be compared; that of an idle job is empty.
 
     Tables that it read as of a moment are left out: a look-up consumes no events.
     """
@@ -81,25 +109,13 @@ def titles_of(snapshots: Iterable[Snapshot | PastSnapshot]) -> dict[str, str]:
     return found
 
 
-def _has_common(one: Mapping[str, Sequence[Span]], other: Mapping[str, Sequence[Span]]) -> bool:
-    return any(
-        max(mine[0], theirs[0]) < min(mine[1], theirs[1])
-        for source in one.keys() & other.keys()
-        for mine in one[source]
-        for theirs in other[source]
-    )
-
-
-Range = tuple[Place, Place]
-
-
 def duplicate_sources(
     main: Commits, branch: Commits, /, *, besides: str | None = None
 ) -> list[MergeConflict]:
     """Return a conflict for each source of which both sides have read the same events since the fork.
 
     Commits that have expired are looked up in the table's archive. Inputs that commits do not record, or that cannot be
-    compared, are taken as not shared, and so is what another engine has expired.
+    compared, are taken as not shared.
 
     Args:
         main: its commits since then.
@@ -109,46 +125,76 @@ def duplicate_sources(
     Raises `AnabranchError` if the archive cannot be read.
     """
     theirs = {
-        source: _joined(ranges for _, ranges in read)
-        for source, read in _by_source(_in_effect(branch)).items()
+        source: _joined(span for _, span in read)
+        for source, read in _by_source(_known(branch), branch.after).items()
     }
     if not theirs:
         return []
-    done, conflicts = _in_effect(main), []
-    for source, read in sorted(_by_source(done, besides).items()):
-        shared = dict.fromkeys(snapshot for snapshot, found in read if _meets(found, theirs.get(source, [])))
+    done, conflicts = _known(main), []
+    for source, read in sorted(_by_source(done, main.after, besides).items()):
+        shared = dict.fromkeys(where for where, span in read if _meets(span, theirs.get(source, [])))
         if shared:
-            conflicts.append(_conflict(titles_of(done).get(source, source), list(shared)))
+            conflicts.append(_conflict(titles_of(done).get(source, source), [*shared]))
     return conflicts
 
 
-def _in_effect(commits: Commits) -> Sequence[Snapshot | PastSnapshot]:
-    """Return the commits that were not rolled back, oldest first, also those that have expired."""
+def _known(commits: Commits) -> Sequence[Snapshot | PastSnapshot]:
+    """Return the commits, oldest first, also those that have expired."""
     left = commits.left
     if not left or left[0].id <= commits.after + 1:
-        return counting(left)
+        return left
     older = [*expired(commits.context, Following.of(left[0]), above=commits.after)]
-    return counting([*reversed(older), *left])
+    return [*reversed(older), *left]
 
 
-def _by_source(
-    snapshots: Sequence[Snapshot | PastSnapshot], besides: str | None = None
-) -> dict[str, list[tuple[int, Range]]]:
-    """Return what was read of each source, with the id of the snapshot that holds the rows."""
-    found: dict[str, list[tuple[int, Range]]] = {}
-    said = zip(property_of(snapshots, LINEAGE_PROPERTY), field_of(snapshots, "commit_user"), strict=True)
+_Reads = dict[str, list[tuple[int | Gap, Span]]]
+"""What was read of each source, with the snapshot that holds the rows."""
+
+
+def _by_source(commits: Sequence[Snapshot | PastSnapshot], after: int, besides: str | None = None) -> _Reads:
+    """Return what the commits after a snapshot read that were not rolled back, oldest first; then that of missing ones."""
+    found: _Reads = {}
+    of_jobs: dict[tuple[str, str], list[tuple[int, Span]]] = {}
+    counted = counting(commits)
+    said = zip(property_of(counted, LINEAGE_PROPERTY), field_of(counted, "commit_user"), strict=True)
     rows = [row for row, (entry, user) in enumerate(said) if entry is not None and user != besides]
-    for snapshot in snapshots_at(snapshots, rows):
+    for snapshot in snapshots_at(counted, rows):
         entry = entry_or_none(snapshot)
-        for source, read in ({} if entry is None else spans(entry)).items():
-            found.setdefault(source, []).extend((snapshot.id, span) for span in read if span[0] < span[1])
+        if entry is None:
+            continue
+        for source, read in spans(entry).items():
+            found.setdefault(source, []).extend((snapshot.id, span) for span in read if not _is_empty(span))
+            whole = min(start for start, _ in read), max(end for _, end in read)
+            of_jobs.setdefault((source, entry.job), []).append((snapshot.id, whole))
+    for gap in _gaps(commits, counted, after):
+        for (source, _), known in of_jobs.items():
+            at = bisect_right(known, (gap.first,))
+            lost = known[at - 1][1][1] if at else _START, known[at][1][0] if at < len(known) else _END
+            if not _is_empty(lost):
+                found[source].append((gap, lost))
     return found
 
 
-def _joined(ranges: Iterable[Range]) -> list[Range]:
+def _gaps(
+    commits: Sequence[Snapshot | PastSnapshot], counted: Sequence[Snapshot | PastSnapshot], after: int
+) -> Iterator[Gap]:
+    """Yield what is missing of the commits after a snapshot, unless it was rolled back: then the next is not counted."""
+    if not commits or len(commits) == commits[-1].id - after:
+        return
+    ids, still = [after, *(one.id for one in commits)], {one.id for one in counted}
+    for before, following in pairwise(ids):
+        if following > before + 1 and following in still:
+            yield Gap(before + 1, following - 1)
+
+
+def _is_empty(span: Span) -> bool:
+    return span[0] >= span[1]
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
     """Return the ranges sorted, with those that touch joined."""
-    joined: list[Range] = []
-    for start, end in sorted(ranges):
+    joined: list[Span] = []
+    for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(joined[-1][1], end))
         else:
@@ -156,21 +202,24 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
-def _meets(one: Range, others: Sequence[Range]) -> bool:
+def _meets(one: Span, others: Sequence[Span]) -> bool:
     """Whether a range overlaps any of others, which are sorted and do not touch."""
     start, end = one
     at = bisect_right(others, (end,)) - 1
     return at >= 0 and others[at][0] < end and others[at][1] > start
 
 
-def _conflict(source: str, snapshots: Sequence[int]) -> MergeConflict:
-    listed = ", ".join(map(str, snapshots[:5])) + (
-        f" and {len(snapshots) - 5} more" if len(snapshots) > 5 else ""
-    )
+def _conflict(source: str, where: Sequence[int | Gap]) -> MergeConflict:
+    known = [one for one in where if isinstance(one, int)]
+    listed = ", ".join(map(str, known[:5])) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+    lost = ", ".join(str(one) for one in where if isinstance(one, Gap))
+    if known:
+        told = f"the branch read events of {source} that main has from there as well, in snapshot {listed}"
+    else:
+        told = f"the branch read events of {source} that main seems to have from there as well, in {lost}"
     return MergeConflict(
         "DUPLICATE_SOURCE_RANGE",
-        f"the branch read events of {source} that main has from there as well, in snapshot {listed}: merged, they would "
-        "be in the table twice",
+        f"{told}: merged, they would be in the table twice",
         "put the branch in the place of main with `replace_main_branch`; or merge with 'allow_source_overlap'.",
-        snapshots=tuple(snapshots),
+        snapshots=tuple(known),
     )

@@ -50,7 +50,7 @@ from anabranch.lineage.model import (
     entry_or_none,
     lineage_of,
 )
-from anabranch.lineage.overlap import first_overlap
+from anabranch.lineage.overlap import Gap, first_overlap
 from anabranch.lineage.spark_offsets import BatchOffsets, sources_of_kind
 from anabranch.options import CODE_VERSION, JOB, LOOKED_UP, MERGE_SCHEMA, SINK_ON_REPLACE, WRITE_ONLY
 from anabranch.runtime import SYSTEM
@@ -298,13 +298,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         context = self._table.context
         head = context.snapshots.head()
-        since = () if head is None else back_from(context, head, above=followed)
-        own = self._identity.user
-        common = first_overlap(entry, (s for s in since if s.commit_user != own))
+        since = [] if head is None else [*back_from(context, head, above=followed)]
+        common = first_overlap(entry, since[::-1], after=followed, besides=self._identity.user)
         if common is not None:
+            at = common if isinstance(common, Gap) else f"snapshot {common}"
             raise SealedBranchError(
-                f"the streaming query '{entry.job}' cannot follow to the new main of '{self._table.name}': snapshot "
-                f"{common.id} there has events of the same range of a source",
+                f"the streaming query '{entry.job}' cannot follow to the new main of '{self._table.name}': "
+                f"it has events of the same range of a source already, in {at}",
                 hint="end this query: the job of the new main does its work.",
             )
 
