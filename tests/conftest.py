@@ -18,6 +18,28 @@ os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 )
 
+# With a JVM for each process of the tests, each begins cold: together they took twice as long as one does.
+_OF_ONE_JVM = ("tests/spark/", "tests/tpcds/", "tests/expr/test_spark_agrees.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Hand out files, those that share a JVM to one process."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "spark" if file.startswith(_OF_ONE_JVM) else file
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes longest."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_OF_ONE_JVM))
+
+
 # What Python does first in each of the many processes that Spark starts.
 _STARTUP = str(Path(__file__).parent / "support" / "python_startup")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.get("PYTHONPATH")]))

@@ -4,11 +4,11 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from anabranch.expr import bind, filter_mask
 from anabranch.expr.nodes import Column, Comparison, Not
 from anabranch.expr.values import Timestamp
+from tests.spark.conftest import spark  # noqa: F401 - a fixture
 from tests.support.lengths import first_short
 
 from .model import CASES, INT_FIELDS, SCHEMA, every_row, every_test, table_of
@@ -22,21 +22,15 @@ ROUNDED = {"big", "wide"}
 
 
 @pytest.fixture(scope="module")
-def spark():
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    started = SparkSession.getActiveSession() is None
-    main = builder.getOrCreate()
-    main.sparkContext.setLogLevel("OFF")
-    own = main.newSession()
+def session(spark):  # noqa: F811 - a fixture
+    """A session in UTC in which backslashes in texts mean themselves, as they do here."""
+    own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
-    # Backslashes in texts mean themselves, as they do here.
     own.conf.set("spark.sql.parser.escapedStringLiterals", "true")
     # Hundreds of small expressions: compiling each takes longer than evaluating it.
     own.conf.set("spark.sql.codegen.wholeStage", "false")
     own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    yield own
-    if started:
-        main.stop()
+    return own
 
 
 def known_to_spark(name, value):
@@ -57,7 +51,7 @@ def known_to_spark(name, value):
 
 
 @pytest.mark.parametrize("step", first_short([4, 1]), ids=["every fourth", "every"])
-def test_spark_decides_as_we_do(spark, step):
+def test_spark_decides_as_we_do(session, step):
     data = every_row()
     table = table_of(data)
     unknown_to_spark = [f.name for f in SCHEMA if f.name not in COLUMNS]
@@ -65,7 +59,7 @@ def test_spark_decides_as_we_do(spark, step):
         pa.field(f.name, pa.timestamp("us", f.type.tz)) if pa.types.is_timestamp(f.type) else f
         for f in table.drop_columns(unknown_to_spark).schema
     ])  # fmt: skip
-    frame = spark.createDataFrame(table.drop_columns(unknown_to_spark).cast(micros)).coalesce(1).cache()
+    frame = session.createDataFrame(table.drop_columns(unknown_to_spark).cast(micros)).coalesce(1).cache()
 
     different = []
     predicates = list(every_test(COLUMNS, known_to_spark))[::step]
