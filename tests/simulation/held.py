@@ -58,9 +58,10 @@ class Held:
 
     def savepoint_acknowledged(self, number):
         """A savepoint was made: from now on it is readable until it is removed on purpose."""
-        found = self.world.store.objects.get(f"{self.root}/savepoint/savepoint-{number}")
-        if found is None:
-            return
+        path, objects = f"{self.root}/savepoint/savepoint-{number}", self.world.store.objects
+        found = objects.get(path)
+        if found is None or f"{path}.deleted" in objects:
+            return  # removed before its maker was told; whoever was to make one of that number may have left its file
         if number in self.savepoints:
             raise Violation(f"savepoint {number} was made twice")
         content = json.loads(found.data)

@@ -260,3 +260,10 @@ def a_pin_is_looked_for_only_if_its_commit_is_late():
         )
 
     attempt.is_aged, attempt.lost_files = is_aged, lost_files
+
+
+@mutation(test="tests/branches/test_merge_strangers.py")
+def records_of_a_former_branch_of_the_name_count():
+    from anabranch.kernel.log import merge_log, merge_record
+
+    merge_log.is_left_behind = merge_record.is_left_behind = lambda *_: False

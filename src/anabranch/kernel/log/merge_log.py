@@ -19,7 +19,7 @@ from anabranch.format.records.layout import numbered_id
 from anabranch.format.records.snapshot import SnapshotRef
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord, record_of
+from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord, is_left_behind, record_of
 from anabranch.kernel.log.merge_summary import SUMMARY_PREFIX, find_summary, put_summary
 from anabranch.kernel.log.parallel import OnUnread, each, reading, tried
 
@@ -70,7 +70,7 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
     names = _names(branch)
     there = {file for name in names if (file := MergeFile.parse(name)) is not None}
     # What is missing among them is asked for as well: a listing is not of one moment.
-    lost = islice((file for file in missing(there) if not file.is_end), _MOST_MISSING)
+    lost = islice((file for file in missing(branch, there) if not file.is_end), _MOST_MISSING)
     files = sorted({*there, *lost})
     noted, summaries = _numbers(names, NOTES_PREFIX), _numbers(names, SUMMARY_PREFIX)
     last = max(summaries, default=0) if unread is None else 0
@@ -85,12 +85,32 @@ def merge_log(branch: TableContext, unread: OnUnread | None = None) -> MergeLog:
     return MergeLog(records | later_records, ends | later_ends, noted, summarized, summaries)
 
 
-def missing(there: Collection[MergeFile]) -> Iterator[MergeFile]:
-    """Yield the records that are missing beside others: a merge has the next number, and begins once that before has ended."""
+def missing(branch: TableContext, there: Collection[MergeFile]) -> Iterator[MergeFile]:
+    """Yield the records that are missing beside others: a merge has the next number, and begins once that before has ended.
+
+    Not those that only seem so because of what a merge of a former branch of the name has left.
+    """
+    if not any(_gaps(there)):
+        return
+    left = {file for file in there if _is_left_behind(branch, file)}
+    claimed = max((file.number for file in left if not file.is_end), default=0)
+    own = {file for file in there if file not in left or not file.is_end}
+    yield from (file for file in _gaps(own) if file.number > claimed)
+
+
+def _gaps(there: Collection[MergeFile]) -> Iterator[MergeFile]:
     newest = max((file.number for file in there), default=0)
     for number in range(1, newest + 1):
         files = (MergeFile(number, is_end) for is_end in (False, True))
         yield from (file for file in files if file not in there and (number < newest or not file.is_end))
+
+
+def _is_left_behind(branch: TableContext, file: MergeFile) -> bool:
+    """Whether a record is of a former branch of the name; one that cannot be read is not known to be."""
+    path = branch.layout.branch_file_path(file.name)
+    with suppress(AnabranchError):
+        return is_left_behind(branch, record_of(branch.storage.get(path), path))
+    return False
 
 
 def from_summaries(branch: TableContext, number: int) -> tuple[MergeRecord, MergeEnd] | None:
@@ -172,6 +192,8 @@ def _read(
         match tried(_named(branch, file), partial(record_of, data, path), unread):
             case MergeRecord() as record:
                 records[file.number] = record
+            case MergeEnd() as end if is_left_behind(branch, end):
+                branch.cache.drop(_key(branch, path))  # it may be overwritten
             case MergeEnd() as end:
                 ends[file.number] = end
     return records, ends
@@ -184,9 +206,12 @@ def _named(branch: TableContext, file: MergeFile) -> str:
 def _content(branch: TableContext, file: MergeFile) -> bytes:
     """Return the content of a write-once file; cached, as every compaction of the branch asks for all of them."""
     path = branch.layout.branch_file_path(file.name)
-    # A copy of the table elsewhere has the same identity, and diverges from this one.
-    key = (branch.storage.url, branch.branch_uuid, "merge", path)
     try:
-        return branch.cache.get_or(key, lambda: branch.storage.get(path), len)
+        return branch.cache.get_or(_key(branch, path), lambda: branch.storage.get(path), len)
     except NotFoundError as error:
         raise _gone(path) from error
+
+
+def _key(branch: TableContext, path: str) -> tuple[str, ...]:
+    # A copy of the table elsewhere has the same identity, and diverges from this one.
+    return branch.storage.url, branch.branch_uuid, "merge", path

@@ -3,17 +3,21 @@
 ``MERGE-<k>`` in the branch's folder claims the number k and fixes what is merged; ``MERGE-<k>.done`` says how it
 ended. Both are written once. One without the other is a merge under way, or one whose process died: see `merge`.
 All of a branch's are read by `merge_log`.
+
+Each names its branch: a merge that stands still while its branch is deleted and made again under its name may leave either
+in the new one's folder. Such a record has claimed its number there, and is given up like that of a process that died. Such
+an end says nothing, and is overwritten by the end of the merge that has the number.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
-from anabranch.errors import CorruptTableError, InvalidInputError
+from anabranch.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.text.record import JsonFile, JsonRecord, Stored
 from anabranch.kernel.log.context import TableContext
@@ -80,6 +84,8 @@ class MergeRecord(JsonFile):
     wishes: MergeRequest
     created_millis: int
     """Epoch milliseconds."""
+    branch_uuid: Annotated[str | None, Stored(key="branch", seldom=True)] = field(default=None, compare=False)
+    """The branch; None in files of earlier releases, which are taken for those of the branch whose folder it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,8 @@ class MergeEnd(JsonFile):
     """Partition rows whose files were replaced by the branch's; none also where that is not known any more."""
     theirs: frozenset[bytes]
     """Those of them that a person chose to take from the branch, which from then on counts as knowing main there."""
+    branch_uuid: Annotated[str | None, Stored(key="branch", seldom=True)] = field(default=None, compare=False)
+    """As in `MergeRecord`."""
 
     @classmethod
     def abandoned(cls, number: int) -> MergeEnd:
@@ -135,13 +143,33 @@ def record_of(data: bytes, path: str) -> MergeRecord | MergeEnd:
     return found
 
 
+def is_left_behind(branch: TableContext, record: MergeRecord | MergeEnd) -> bool:
+    """Whether it is of a former branch of the name."""
+    return record.branch_uuid not in (None, branch.branch_uuid)
+
+
+def content_of(branch: TableContext, record: MergeRecord | MergeEnd) -> bytes:
+    """Return the content of a record's file."""
+    return replace(record, branch_uuid=branch.branch_uuid).to_json()
+
+
 def put_record(branch: TableContext, record: MergeRecord) -> bool:
     """Claim the number of a merge; False if it is taken."""
     path = branch.layout.branch_file_path(MergeFile(record.number, is_end=False).name)
-    return branch.storage.put_if_absent(path, record.to_json())
+    return branch.storage.put_if_absent(path, content_of(branch, record))
 
 
 def put_end(branch: TableContext, end: MergeEnd) -> None:
     """Record how a merge ended. All processes that do it write the same."""
     path = branch.layout.branch_file_path(MergeFile(end.number, is_end=True).name)
-    branch.storage.put_if_absent(path, end.to_json())
+    content = content_of(branch, end)
+    if branch.storage.put_if_absent(path, content):
+        return
+    try:
+        found = record_of(branch.storage.get(path), path)
+        # Somebody who still has a former branch of the name overwrites nothing of this one.
+        is_to_go = is_left_behind(branch, found) and not branch.is_other_branch()
+    except (NotFoundError, CorruptTableError, UnsupportedFeatureError):
+        return  # the branch is gone, or whoever reads the record says what is wrong with it
+    if is_to_go:
+        branch.storage.put(path, content)

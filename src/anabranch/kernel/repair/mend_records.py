@@ -27,7 +27,7 @@ from anabranch.kernel.log.ledger import page_again
 from anabranch.kernel.log.main_pointer import find_copy, find_pointer
 from anabranch.kernel.log.merge_log import from_summaries
 from anabranch.kernel.log.merge_pins import branch_pin
-from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord, MergeRequest
+from anabranch.kernel.log.merge_record import MergeEnd, MergeFile, MergeRecord, MergeRequest, content_of
 from anabranch.kernel.log.properties import (
     BRANCH_PROPERTY,
     MERGE_PROPERTY,
@@ -122,7 +122,7 @@ def _again(
         branch = readable_branch(main, problem.branch)
         copied = from_summaries(branch, merge.number)
         if copied is not None:
-            return "the summary of merges", copied[merge.is_end].to_json()
+            return "the summary of merges", content_of(branch, copied[merge.is_end])
         return (_merge_end if merge.is_end else _merge_record)(main, branch, states, merge.number)
     if (pointer := _POINTER.fullmatch(name)) is not None:
         generation = int(pointer[2])
@@ -175,7 +175,7 @@ def _merge_end(
     end = (
         MergeEnd.abandoned(number) if facts.is_ended else MergeEnd(number, ref, facts.replaced, facts.theirs)
     )
-    return f"snapshot {found.id} of main, which the merge made", end.to_json()
+    return f"snapshot {found.id} of main, which the merge made", content_of(branch, end)
 
 
 def _merge_record(
@@ -192,7 +192,7 @@ def _merge_record(
         before = SnapshotRef(made_on, found.id - 1, found.properties.get(PARENT_PROPERTY, ""))
         created = found.time_millis
     record = MergeRecord(number, tag.snapshot, schema.id, before, MergeRequest(), created)
-    return "the tag that holds what was merged", record.to_json()
+    return "the tag that holds what was merged", content_of(branch, record)
 
 
 def _made(

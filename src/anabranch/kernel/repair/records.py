@@ -207,7 +207,7 @@ def _missing_merges(context: TableContext) -> Iterator[Problem]:
     """Yield a problem for each record of a merge that is gone."""
     infos = context.storage.list(context.layout.branch_root)
     there = {file for info in infos if (file := MergeFile.parse(info.path.rpartition("/")[2])) is not None}
-    for file in islice(missing(there), _MOST_MISSING):
+    for file in islice(missing(context, there), _MOST_MISSING):
         path = context.layout.branch_file_path(file.name)
         if context.storage.exists(path) or state_of(context) is not BranchState.READY:
             continue
