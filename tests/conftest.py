@@ -18,7 +18,7 @@ os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 )
 
-# With a JVM for each process of the tests, each begins cold: together they took twice as long as one does.
+# A JVM is slow until it is warm (the views of a table took 37 s as the first test of one, and 6 s as a later one).
 _OF_ONE_JVM = ("tests/spark/", "tests/tpcds/", "tests/expr/test_spark_agrees.py")
 
 

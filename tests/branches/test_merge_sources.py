@@ -7,8 +7,9 @@ from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.archive import segment_names
 from anabranch.kernel.merge.plan import Commits
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
-from anabranch.lineage.overlap import duplicate_sources
+from anabranch.lineage.overlap import duplicate_sources, first_overlap
 from tests.branches.merging import conflicts_of, contents, parted, rows, written
+from tests.support.foreign_expiry import expire_as_others
 
 
 def read(table, ids, topic, start, end, partition="0"):
@@ -120,8 +121,8 @@ def test_what_has_expired_of_a_main_that_was_replaced_is_not_forgotten():
     assert [kind for kind, _ in conflicts_of(table)] == ["DUPLICATE_SOURCE_RANGE"]
 
 
-def lose(table, first, last=None):
-    """Expire these snapshots of a branch and damage what the archive has of them; all its archive without `last`."""
+def lose(table, first, last):
+    """Expire these snapshots of a branch, and damage what the archive has of them."""
     for number in range(3):
         table.append(rows([90 + number], "z"))
     table.expire_snapshots(retain_max=2, retain_min=2)
@@ -132,9 +133,10 @@ def lose(table, first, last=None):
         storage.delete(path)
         for one in segment.snapshots:
             alone = HistorySegment(segment.branch, [one], segment.others)
-            is_lost = last is None or first <= one.id <= last
             content = alone.to_bytes()
-            storage.put(layout.history_path(str(alone.name)), content[:-9] if is_lost else content)
+            storage.put(
+                layout.history_path(str(alone.name)), content[:-9] if first <= one.id <= last else content
+            )
 
 
 LOST = [  # what main's job read, which of it is lost, what the branch's job read, whether main has some of that
@@ -165,6 +167,29 @@ def test_what_lost_commits_read_goes_by_what_their_job_read_around_them(ours, lo
     for conflict in found if sides == "main" else ():
         assert (there == "known") == bool(conflict.snapshots)
         assert "no record is left" in conflict.message or there == "known"
+
+
+@pytest.mark.parametrize(("start", "there"), [(150, True), (300, False)])
+def test_what_another_engine_has_expired_was_read_before_the_first_commit_that_is_left(start, there):
+    table, fix = parted()
+    for number in range(3):
+        read(table, [50 + number], "orders", 100 * number, 100 * (number + 1))
+    read(fix, [10], "orders", start, start + 50)
+    expire_as_others(table, 1)
+    found = table.merge_branch("fix", dry_run=True).conflicts
+    assert [c.message for c in found if "no record is left" in c.message] == [c.message for c in found]
+    assert bool(found) == there
+
+
+def test_a_job_that_follows_is_told_of_commits_without_a_record():
+    table, _ = parted()
+    for number in range(3):
+        read(table, [50 + number], "orders", 100 * number, 100 * (number + 1))
+    first, _, last = [*table.snapshots()][2::-1]
+    source = SourceInput("kafka", "orders", {"orders": {"0": 150}}, {"orders": {"0": 160}})
+    entry = LineageEntry("other", None, None, Engine("test"), (source,))
+    found = first_overlap(entry, [first, last], after=first.id - 1, besides="nobody")
+    assert str(found) == f"snapshot {first.id + 1}, of which no record is left"
 
 
 def test_lost_commits_that_were_rolled_back_count_for_nothing():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from anabranch.kernel.log.merge_log import merge_log
-from anabranch.kernel.log.merge_record import put_end
+from anabranch.kernel.log.merge_log import merge_log, missing
+from anabranch.kernel.log.merge_record import MergeFile, put_end
 from tests.branches.merging import contents, parted, rows
 from tests.branches.test_merge_killed import killed_merge
 from tests.support.deaths import through
@@ -61,6 +61,23 @@ def test_they_are_nothing_to_the_branch_that_is_there(count, kinds, merged):
     for kind in kinds:
         table.context.storage.put_if_absent(*left[kind])
     check_goes_on(table, before)
+
+
+def test_where_one_of_many_records_is_gone_few_of_them_are_read_to_find_out():
+    table, fix = parted()
+    for number in range(12):
+        fix.append(rows([10 + number], "a"))
+        table.merge_branch("fix")
+    table.context.storage.delete(f"{FOLDER}/MERGE-5.done")
+    read = []
+    far = through(table, run("before", "get", read.append, where=f"{FOLDER}/MERGE-*", times=100)).branch(
+        "fix"
+    )
+    there = {MergeFile(n, is_end) for n in range(1, 13) for is_end in (False, True)} - {MergeFile(5, True)}
+    assert [*missing(far.context, there)] == [MergeFile(5, True)]
+    assert read == []
+    assert [*missing(far.context, there - {MergeFile(5, False)})] == [MergeFile(5, False), MergeFile(5, True)]
+    assert len(read) == 1
 
 
 def test_the_end_of_another_merge_does_not_end_one_that_died():

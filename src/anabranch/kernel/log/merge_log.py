@@ -92,7 +92,10 @@ def missing(branch: TableContext, there: Collection[MergeFile]) -> Iterator[Merg
     """
     if not any(_gaps(there)):
         return
-    left = {file for file in there if _is_left_behind(branch, file)}
+    # What is left behind lacks what comes before it: an end its record, and a record that of the number below.
+    before = {file: MergeFile(file.number - (not file.is_end), is_end=False) for file in there}
+    odd = [file for file, needed in before.items() if needed.number and needed not in there]
+    left = {file for file in odd if _is_left_behind(branch, file)}
     claimed = max((file.number for file in left if not file.is_end), default=0)
     own = {file for file in there if file not in left or not file.is_end}
     yield from (file for file in _gaps(own) if file.number > claimed)
