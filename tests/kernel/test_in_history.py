@@ -247,3 +247,28 @@ def test_what_another_engine_builds_on_a_stray_snapshot_makes_it_no_part_of_hist
     assert ids_of(fresh) == [0, 5, 20, *([30] if is_displaced else [])]
     fresh.append(rows(6, 1))
     assert ids_of(fresh) == [0, 5, 6, 20, *([30] if is_displaced else [])]
+
+
+def test_a_put_that_another_engine_built_on_does_not_take_back_a_rollback_for_good_to_below_it(table):
+    """It was overtaken by one such rollback before its put, and by another before it looked what had become of that."""
+
+    def before(path):
+        table.rollback(1, destructive=True)
+        table.append(rows(10, 1))
+
+    def after(path):
+        _built_by_another_engine_on(table, 3)
+        again = anabranch.Table(replace(table.context, cache=MetadataCache()))
+        assert again.snapshot.id == 2
+        again.rollback(1, destructive=True)
+
+    faults = [
+        run(when, "put_if_absent", act, where="snapshot/*")
+        for when, act in (("before", before), ("after", after))
+    ]
+    late = anabranch.Table(replace(table.context, storage=FaultyStorage(table.context.storage, faults)))
+    late.append(rows(5, 1))
+    fresh = anabranch.Table(replace(table.context, cache=MetadataCache()))
+    assert ids_of(fresh) == [0, 5], "neither rows that were rolled back for good nor none of ours"
+    fresh.append(rows(6, 1))
+    assert ids_of(fresh) == [0, 5, 6]

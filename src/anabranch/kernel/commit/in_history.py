@@ -106,11 +106,14 @@ def _is_in_history(context: TableContext, snapshot: Snapshot) -> bool:
 
 
 def _is_beside(context: TableContext, snapshot: Snapshot) -> bool:
-    """Whether history has another snapshot right below a stray one and ends there, or goes on without it."""
+    """Whether history ends below a stray snapshot that is not built on its newest one, or goes on without it."""
     below = context.snapshots.find(snapshot.id - 1)
-    if below is None or context.snapshots.follows(below, snapshot):
+    if below is not None and context.snapshots.follows(below, snapshot):
         return False
     head = context.snapshots.head()
+    if below is None:
+        # Where it expired, history goes on above. Where it ends further below, it was rolled back for good.
+        return head is not None and head.id < snapshot.id
     # Somebody may have displaced it while we looked.
     return head is not None and (head.id < snapshot.id or context.snapshots.still(snapshot) is None)
 
