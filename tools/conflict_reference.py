@@ -103,7 +103,7 @@ GROUPS = {
                 "choose a side, or overwrite the partition on the branch",
             ),
             "FOREIGN_MERGE": (
-                "files of the branch came to main by other means, such as another engine's fast-forward",
+                "rows of the branch came to main by other means: another engine's fast-forward, or a merge of another branch that had taken them while it was main",
                 "choose a side for the partition",
             ),
             "SCHEMA_REWRITE_NEEDED": (

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.records.snapshot_columns import field_of, property_of, snapshots_at
-from anabranch.kernel.log.archive import Following
-from anabranch.kernel.log.commits import expired
+from anabranch.kernel.log.commits import with_expired
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.plan import Commits
 from anabranch.kernel.provenance.past import counting
@@ -124,27 +123,18 @@ def duplicate_sources(
 
     Raises `AnabranchError` if the archive cannot be read.
     """
+    known = with_expired(branch.context, branch.left, branch.after)
     theirs = {
-        source: _joined(span for _, span in read)
-        for source, read in _by_source(_known(branch), branch.after).items()
+        source: _joined(span for _, span in read) for source, read in _by_source(known, branch.after).items()
     }
     if not theirs:
         return []
-    done, conflicts = _known(main), []
+    done, conflicts = with_expired(main.context, main.left, main.after), []
     for source, read in sorted(_by_source(done, main.after, besides).items()):
         shared = dict.fromkeys(where for where, span in read if _meets(span, theirs.get(source, [])))
         if shared:
             conflicts.append(_conflict(titles_of(done).get(source, source), [*shared]))
     return conflicts
-
-
-def _known(commits: Commits) -> Sequence[Snapshot | PastSnapshot]:
-    """Return the commits, oldest first, also those that have expired."""
-    left = commits.left
-    if not left or left[0].id <= commits.after + 1:
-        return left
-    older = [*expired(commits.context, Following.of(left[0]), above=commits.after)]
-    return [*reversed(older), *left]
 
 
 _Reads = dict[str, list[tuple[int | Gap, Span]]]

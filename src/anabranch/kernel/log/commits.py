@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anabranch.errors import NotFoundError
@@ -14,6 +14,24 @@ from anabranch.kernel.log.parallel import each
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 
 _AT_ONCE: Final = 256
+
+
+def with_expired(
+    context: TableContext, left: Sequence[Snapshot], after: int
+) -> Sequence[Snapshot | PastSnapshot]:
+    """Return commits, oldest first, and before them those that have expired, as far as they were archived.
+
+    Args:
+        context: the branch.
+        left: what has not expired of the commits after a snapshot, without gap.
+        after: id of that snapshot.
+
+    Raises `AnabranchError` if the archive cannot be read.
+    """
+    if not left or left[0].id <= after + 1:
+        return left
+    older = [*expired(context, Following.of(left[0]), above=after)]
+    return [*reversed(older), *left]
 
 
 def own_commits(context: TableContext) -> Iterator[PastSnapshot]:

@@ -13,8 +13,9 @@ from anabranch.kernel.merge.cases import Case
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.state import MergeState, before_gap
 from anabranch.kernel.provenance.births import live_partitions
-from anabranch.kernel.provenance.branch_files import BranchFiles, Young, foreign_files
+from anabranch.kernel.provenance.branch_files import BranchFiles, Young
 from anabranch.kernel.provenance.classify import ChangeKind
+from anabranch.kernel.provenance.foreign import foreign_files
 from anabranch.kernel.provenance.notes import Notes
 from anabranch.kernel.provenance.past import after
 from anabranch.kernel.provenance.sides import Done, Side, keyed, live_names_of, side_of, works
@@ -84,7 +85,9 @@ class BranchSide:
             besides=self._born_until(taken.id),
         )
         young = self.files.after(taken.id, schema)
-        foreign = foreign_files(found.main, young, self._fork.branch_uuid, self._notes.added)
+        foreign = foreign_files(
+            found.main, self.since(taken), young, self.files.born, taken=taken.id, noted=self._notes.added
+        )
         cases = [
             Case(
                 key,

@@ -11,7 +11,7 @@ The first row that holds decides; the row of two empty sides is asked before, in
 | overwritten               | nothing                      | main's files go, the branch's come                |
 | overwritten               | appended, overwritten        | conflict OVERWRITE_VS_CHANGE                      |
 | new files of mixed age    | anything                     | conflict MIXED_COMPACTION                         |
-| new files that main has   | anything                     | conflict FOREIGN_MERGE                            |
+| new rows that main has    | anything                     | conflict FOREIGN_MERGE                            |
 | appended                  | overwritten                  | conflict APPEND_VS_OVERWRITE                      |
 | appended                  | nothing, appended            | the branch's new files are added, at the tail     |
 """
@@ -81,8 +81,8 @@ def conflict_of(case: Case, branch: str) -> MergeConflict | None:
     if case.foreign:
         return MergeConflict(
             "FOREIGN_MERGE",
-            f"{len(case.foreign)} files of '{branch}' in partition {where} came to main by other means than a merge, "
-            f"such as {case.foreign[0]}",
+            f"the rows of {len(case.foreign)} files of '{branch}' in partition {where} came to main by other means than a "
+            f"merge of it, such as {case.foreign[0]}",
             both,
             where,
             files=case.foreign,

@@ -18,6 +18,7 @@ from anabranch.format.records.data_file import ManifestEntry
 from anabranch.format.records.snapshot import Snapshot, SnapshotRef
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.base import Base
+from anabranch.kernel.log.commits import with_expired
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
 from anabranch.kernel.log.merge_log import MergeLog
@@ -33,6 +34,7 @@ from anabranch.kernel.merge.state import MergeState, descent_conflict, merge_sta
 from anabranch.kernel.provenance.births import Births
 from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
 from anabranch.kernel.provenance.coverage import Origin
+from anabranch.kernel.provenance.foreign import merged_in
 from anabranch.kernel.provenance.notes import Notes, keep_notes, made_notes
 from anabranch.kernel.provenance.past import Past, after, counting, past_since
 from anabranch.kernel.provenance.sides import Side
@@ -238,9 +240,12 @@ class MergePlanner:
         conflicts = [*overlaps, *conflicts]
         if conflicts:
             return MergePlan(tuple(conflicts))
-        whole = self._whole(base, found, schema, settled)
-        commits = tuple(counting(after(theirs.left, found.taken.id)))
-        return replace(whole, taken=found.taken, commits=commits)
+        commits = after(theirs.left, found.taken.id)
+        others: Mapping[str, int] = {}
+        if base.context.main_generation:  # else the branch was never main
+            others = merged_in(with_expired(self._branch, commits, found.taken.id))
+        whole = self._whole(base, found, schema, settled, others)
+        return replace(whole, taken=found.taken, commits=tuple(counting(commits)))
 
     def _settle(
         self, base: Base, cases: Sequence[Case], merged: TableSchema
@@ -295,7 +300,12 @@ class MergePlanner:
         return [*self._overlap(main, branch, besides=user)]
 
     def _whole(
-        self, base: Base, found: MergeState, schema: MergedSchema, settled: Sequence[_Settled]
+        self,
+        base: Base,
+        found: MergeState,
+        schema: MergedSchema,
+        settled: Sequence[_Settled],
+        others: Mapping[str, int],
     ) -> MergePlan:
         entries = MergeEntries(base, self._branch, self._side.files, schema.schema, frozenset())
         added = [entry.file.file_name for one in settled for entry in one.share.added]
@@ -317,6 +327,7 @@ class MergePlanner:
                 theirs=_rows(settled, chosen=Choice.THEIRS),
                 ours=_rows(settled, chosen=Choice.OURS),
                 is_ended=False,
+                others=others,
             ),
             schema=schema,
             adds_again=any(not born.of(name).is_after(newest) for name in added),

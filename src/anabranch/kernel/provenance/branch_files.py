@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -11,24 +10,13 @@ import polars as pl
 from anabranch.format.records.data_file import ManifestEntry
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import Snapshot
-from anabranch.format.records.snapshot_columns import field_of, property_of, snapshots_at
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.fork_pins import fork_of
-from anabranch.kernel.log.properties import MERGE_USER, ROLLBACK_PROPERTY
-from anabranch.kernel.provenance.births import Births, births, live_names
+from anabranch.kernel.provenance.births import Births, births
 from anabranch.kernel.provenance.carry import carried_births
-from anabranch.kernel.provenance.classify import DELTA_COLUMNS, MarksKey, marks_keys
 from anabranch.kernel.provenance.notes import Notes
-from anabranch.kernel.provenance.past import (
-    Past,
-    after,
-    counting,
-    past_since,
-    rolled_back_to,
-    since_rolled_back,
-)
-from anabranch.kernel.provenance.sides import Side
+from anabranch.kernel.provenance.past import Past, after, past_since
 from anabranch.kernel.scan.partitions import PartitionKey, keys_of_rows
 from anabranch.lazy import lazy
 
@@ -113,42 +101,3 @@ class BranchFiles:
             return self.live
         deltas = self.branch.manifests.deltas(later)
         return EntryFrame.concat([*deltas]).merged(strict=False).adds()
-
-
-def foreign_files(
-    main: Side,
-    young: Mapping[PartitionKey, Young],
-    branch_uuid: str,
-    noted: Mapping[MarksKey, Sequence[str]] | None = None,
-) -> dict[PartitionKey, tuple[str, ...]]:
-    """Return names of files that a merge would add, but main has or had since the fork.
-
-    Args:
-        main: main's changes since the fork.
-        young: the files that a merge would add.
-        branch_uuid: of the branch; its own merges are left out.
-        noted: names of the files that snapshots of main added, where they are known already.
-    """
-    mine = {entry.file.file_name: key for key, some in young.items() for entry in some.new}
-    if not mine:
-        return {}
-    names = pl.Series([*mine], dtype=pl.String).implode()
-    found: set[str] = set()
-    later, own_user = since_rolled_back(main.left), f"{MERGE_USER}{branch_uuid}"
-    counted, known, unknown = counting(later), noted or {}, list[int]()
-    users, back = field_of(counted, "commit_user"), property_of(counted, ROLLBACK_PROPERTY)
-    for row, key in enumerate(marks_keys(counted)):
-        if key in known and back[row] is None:
-            found.update(mine.keys() & known[key])
-        elif users[row] != own_user:
-            unknown.append(row)
-    others = [one for one in snapshots_at(counted, unknown) if rolled_back_to(one) is None]
-    for delta in main.context.manifests.deltas(others, only=DELTA_COLUMNS):
-        added = delta.adds().df["file_name"]
-        found.update(added.filter(added.is_in(names)))
-    if not main.is_whole and later:
-        found |= mine.keys() & live_names(main.context, later[0])
-    grouped: dict[PartitionKey, list[str]] = {}
-    for name in sorted(found):
-        grouped.setdefault(mine[name], []).append(name)
-    return {key: tuple(some) for key, some in grouped.items()}

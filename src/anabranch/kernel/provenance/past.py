@@ -155,7 +155,7 @@ def counting(snapshots: Sequence[P]) -> Sequence[P]:
     return tuple(reversed(kept))
 
 
-def since_rolled_back(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
+def since_rolled_back(snapshots: Sequence[P]) -> Sequence[P]:
     """Return the snapshots from the last rollback to a moment before them all, or all of them; oldest first."""
     rollbacks = [index for index, to in enumerate(property_of(snapshots, ROLLBACK_PROPERTY)) if to]
     for index in reversed(rollbacks):
