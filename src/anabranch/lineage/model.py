@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 from anabranch.errors import CorruptTableError
 from anabranch.format.records.history_segment import PastSnapshot
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.text.json_object import check_version
-from anabranch.streaming.offsets import Position
+from anabranch.streaming.offsets import Beginnings, Position, beginnings_of
 from anabranch.version import __version__
 
 LINEAGE_PROPERTY = "anabranch.lineage"
@@ -36,6 +36,8 @@ class TableInput:
     branch_uuid: str
     start: Position
     end: Position
+    begun: Beginnings = field(default=(), compare=False)
+    """What the branch began with, where it was read as a stream: see `Beginnings`."""
 
     @property
     def is_state(self) -> bool:
@@ -65,6 +67,7 @@ class TableInput:
             "branch": self.branch_uuid,
             "from": self.start.to_dict(),
             "to": self.end.to_dict(),
+            **({"begun": self.begun} if self.begun else {}),
         }
 
 
@@ -94,6 +97,8 @@ class SourceInput:
 
 
 Input = TableInput | SourceInput
+_BESIDE: Final = ("name", "begun")
+"""Keys of an input that say nothing of its range, and that an earlier release may not have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +198,7 @@ class LineageEntry:
     @property
     def ranges(self) -> tuple[dict[str, Any], ...]:
         """The consumed ranges, without names that may change; equal for a batch and its repetition."""
-        return tuple({k: v for k, v in i.to_dict().items() if k != "name"} for i in self.consumed)
+        return tuple({k: v for k, v in i.to_dict().items() if k not in _BESIDE} for i in self.consumed)
 
     def to_json(self) -> str:
         """Return the value of the property."""
@@ -279,4 +284,5 @@ def _table_input(value: dict[str, Any]) -> TableInput:
     start, end = Position.from_dict(value["from"]), Position.from_dict(value["to"])
     if start is None or end is None:
         raise ValueError(value)
-    return TableInput(value["name"], value["table"], value["branch"], start, end)
+    begun = beginnings_of(value.get("begun"))
+    return TableInput(value["name"], value["table"], value["branch"], start, end, begun)

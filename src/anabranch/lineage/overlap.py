@@ -72,7 +72,7 @@ def spans(entry: LineageEntry) -> dict[str, list[Span]]:
     for read in entry.consumed:
         if isinstance(read, TableInput) and read.is_state:
             continue
-        ends, starts = places(read, read.end), places(read, read.start)
+        ends, starts = _own_places(read, read.end), _own_places(read, read.start)
         for source, end in (ends or {}).items():
             found.setdefault(source, []).append(((starts or {}).get(source, _START), end))
     return found
@@ -97,13 +97,30 @@ def places(read: Input, at: Any) -> Mapping[str, Place] | None:
             return None
 
 
+def _own_places(read: Input, at: Any) -> Mapping[str, Place] | None:
+    """Return places as `places` does, what a branch of a table began with as of the branch that it is of.
+
+    Before main of a source was replaced and after it, or on a branch of it, the same snapshots are read.
+    """
+    found = places(read, at)
+    if found is None or not isinstance(read, TableInput):
+        return found
+    ((source, place),) = found.items()
+    of_makers: dict[str, Place] = {}
+    for uuid, last in read.begun:
+        if place > (last, 0):
+            of_makers[source], place = place, (last, 0)
+        source = f"table {uuid}"
+    return {**of_makers, source: place}
+
+
 def titles_of(snapshots: Iterable[Snapshot | PastSnapshot]) -> dict[str, str]:
     """Return display names of the sources of `spans` that some snapshots have read: tables by their newest names."""
     found: dict[str, str] = {}
     for snapshot in sorted(snapshots, key=lambda one: one.id):
         entry = entry_or_none(snapshot)
         for read in () if entry is None else entry.consumed:
-            for source in places(read, read.end) or ():
+            for source in _own_places(read, read.end) or ():
                 found[source] = f"table {read.name}" if isinstance(read, TableInput) else source
     return found
 

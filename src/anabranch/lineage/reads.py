@@ -17,6 +17,7 @@ from typing import Any, Final
 from anabranch.errors import AnabranchError
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.main_branch import begun_with
 from anabranch.lineage import remembered
 from anabranch.lineage.joining import StreamStep
 from anabranch.lineage.model import EMBEDDED, LINEAGE_PROPERTY, LineageEntry, TableInput
@@ -44,6 +45,7 @@ def range_read(context: TableContext, start: Position, end: Position) -> TableIn
         context.branch_uuid,
         _stamped(context, start),
         _stamped(context, end),
+        begun_with(context),
     )
 
 

@@ -120,7 +120,7 @@ def _table_input(end: Offset, start: Offset | None) -> TableInput:
     if start is not None and start.branch_uuid != end.branch_uuid:
         # Main was replaced. Positions on two branches have nothing between them, but for what differs.
         begin = BEGINNING if is_difference(end.position) else end.position
-    return TableInput(end.name, end.table_uuid, end.branch_uuid, begin, end.position)
+    return TableInput(end.name, end.table_uuid, end.branch_uuid, begin, end.position, end.begun)
 
 
 def _kind(end: Any) -> str:

@@ -16,6 +16,9 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.scan.split import Split, SplitFile
 
 OFFSET_VERSION = 1
+Beginnings = tuple[tuple[str, int], ...]
+"""What a branch began with: the identity of another one, and its snapshot up to which both are the same; then what that one
+began with, and so on. Empty for a branch that began with nothing, and where it is not known."""
 _SOURCE = "anabranch"
 
 
@@ -78,6 +81,15 @@ class Position:
         return 0 if self.full else self.snapshot - 1
 
 
+def beginnings_of(value: Any) -> Beginnings:
+    """Parse what a branch began with; what cannot be parsed is not known."""
+    try:
+        found = tuple((str(uuid), int(last)) for uuid, last in value or ())
+    except (TypeError, ValueError):
+        return ()
+    return found
+
+
 BEGINNING = Position(0, None)
 """Position before the first snapshot."""
 
@@ -99,6 +111,8 @@ class Offset:
     """
     origin_branch: str | None = None
     """Branch of the origin, if main was replaced in between and it differs."""
+    begun: Beginnings = field(default=(), compare=False)
+    """What the branch began with, for lineage."""
     ended: int = 0
     """For a bounded stream at its end (above 0): the number of runs of the query that have found that.
 
@@ -116,6 +130,7 @@ class Offset:
             **self.position.to_dict(),
             "origin": None if self.origin is None else self.origin.to_dict(),
             **({} if self.origin_branch is None else {"originBranch": self.origin_branch}),
+            **({"begun": self.begun} if self.begun else {}),
             **({"ended": self.ended} if self.ended else {}),
         }
 
@@ -143,7 +158,8 @@ class Offset:
                 "ended": int(ended),
                 "originBranch": str() | None as origin_branch,
             } if position is not None and (origin is None) == (began is None):
-                return cls(table, branch, name, position, began, origin_branch, ended)
+                begun = beginnings_of(value.get("begun"))
+                return cls(table, branch, name, position, began, origin_branch, begun, ended)
             case _:
                 raise InvalidInputError(
                     f"the offset {_excerpt(value)} is damaged",

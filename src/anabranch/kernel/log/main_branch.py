@@ -223,6 +223,31 @@ def beginnings(known: Sequence[MainPointer], uuid: str) -> Iterator[SnapshotRef]
         uuid = begun.branch_uuid
 
 
+def begun_with(context: TableContext) -> tuple[tuple[str, int], ...]:
+    """Return what a branch began with, what that began with, and so on: identities, and their newest snapshots that it shares.
+
+    Empty for what another engine made, and for the table's own folder.
+
+    Raises `CorruptTableError`: a record of it cannot be read.
+    """
+    if context.branch is None or context.fork is None:
+        return ()
+    fork = context.fork.snapshot
+
+    def load() -> tuple[SnapshotRef, ...]:
+        before = (
+            ()
+            if fork.branch_uuid == context.table_uuid
+            else beginnings(replacements(context), fork.branch_uuid)
+        )
+        return (fork, *before)
+
+    found = context.cache.get_or(
+        (context.storage.url, context.branch_uuid, "begun"), load, lambda refs: 200 * len(refs)
+    )
+    return tuple((ref.branch_uuid, ref.id) for ref in found)
+
+
 def main_by_uuid(context: TableContext, branch_uuid: str) -> TableContext | None:
     """Return the branch of that identity as the main it is or was; None if it never was."""
     main = main_of(context)

@@ -228,7 +228,9 @@ def _former_mains(before: BatchOffsets | None, offsets: BatchOffsets) -> Iterato
         if is_offset(value) and is_offset(start):
             end, was = Offset.from_dict(value), Offset.from_dict(start)
             if end.branch_uuid != was.branch_uuid:
-                yield TableInput(was.name, was.table_uuid, was.branch_uuid, began_at(was), was.position)
+                yield TableInput(
+                    was.name, was.table_uuid, was.branch_uuid, began_at(was), was.position, was.begun
+                )
 
 
 def _with_lookups(known: Iterable[Input], new: Iterable[Input]) -> tuple[Input, ...]:

@@ -25,6 +25,7 @@ from anabranch.expr.bind import bind
 from anabranch.expr.parse import parse
 from anabranch.format.schema.support import check_readable
 from anabranch.format.schema.table_schema import TableSchema
+from anabranch.kernel.log.main_branch import begun_with
 from anabranch.options import (
     CONSUMER_ID,
     SCAN_FILTER,
@@ -273,7 +274,8 @@ class StreamReader(DataSourceStreamReader):
 
     def _offset(self, place: Place) -> Offset:
         context = place.feed.context
-        return Offset(context.table_uuid, context.branch_uuid, context.title, place.position)
+        begun = begun_with(context)
+        return Offset(context.table_uuid, context.branch_uuid, context.title, place.position, begun=begun)
 
 
 if HAS_READ_LIMITS:
