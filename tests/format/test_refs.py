@@ -58,6 +58,17 @@ def test_a_tag_is_its_snapshot_and_two_times():
     assert (found.mark, found) == ("m", read(document())), "who wrote it is no part of what it says"
 
 
+def test_a_changed_bit_in_the_key_of_a_time_is_damage():
+    """Such a tag would never go, or count as another engine's."""
+    values = json.loads(Tag("good", FIRST, EVENING, 86_400_500, EVENING).to_json())
+    for key in ("tagCreateTime", "tagTimeRetained", "anabranch.created-millis"):
+        changed = {
+            name if name != key else f"{name[:-1]}{chr(ord(name[-1]) ^ 4)}": values[name] for name in values
+        }
+        with pytest.raises(CorruptTableError, match=f"one bit changed in place of '{key}'"):
+            read(changed)
+
+
 @pytest.mark.parametrize(
     ("parts", "millis"),
     [

@@ -125,6 +125,15 @@ def test_what_cannot_be_is_corrupt(changes):
     assert caught.value.path == PATH
 
 
+@pytest.mark.parametrize("key", ["saveTime", "branchUuid", "savedSnapshot"])
+def test_a_changed_bit_in_a_key_is_damage(key):
+    """Without its identity it would count as a savepoint of main, made by another engine."""
+    changed = {name if name != key else f"{name[:-1]}{chr(ord(name[-1]) ^ 1)}": WHOLE[name] for name in WHOLE}
+    with pytest.raises(CorruptTableError, match=f"one bit changed in place of '{key}'") as caught:
+        read(changed)
+    assert caught.value.path == PATH
+
+
 @given(
     st.builds(
         Savepoint,

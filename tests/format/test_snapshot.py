@@ -115,6 +115,17 @@ def test_a_plain_commit_is_written_for_readers_of_every_age():
     assert "properties" not in json.loads(FIRST.to_json())
 
 
+def test_keys_that_are_not_known_are_kept_unless_a_known_one_is_missing_for_them():
+    others = {"propertieq": {}, "uuids": "u", "Ühr": 1, "": 2}
+    values = document(properties={"a": "b"}, **others)
+    assert dict(read(values).extra) == others
+    del values["properties"]
+    with pytest.raises(
+        CorruptTableError, match="has the key 'propertieq' with one bit changed in place of 'properties'"
+    ):
+        read(values)
+
+
 @given(SNAPSHOTS)
 def test_snapshots_survive_their_file(snapshot):
     assert read(snapshot.to_json()) == snapshot

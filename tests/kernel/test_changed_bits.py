@@ -10,6 +10,7 @@ import pytest
 
 import anabranch
 from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.cache import MetadataCache
 from tests.support.faults import FaultyStorage, run
 from tests.support.lengths import first_short
@@ -112,6 +113,33 @@ def test_repair_puts_the_bit_back():
     table.repair()
     assert table.context.storage.get(path) == whole
     assert table.verify().ok
+
+
+@pytest.mark.parametrize("path", ["snapshot/snapshot-4", "tag/tag-good"])
+@pytest.mark.parametrize("key", ["properties", "anabranch.checksum", "uuid", "version"])
+def test_a_changed_bit_in_a_key_is_noticed_and_put_back(path, key):
+    """The checksum stands among the properties, so it goes with their key."""
+    table = _table(True)
+    whole = table.context.storage.get(path)
+    _flip(table, path, 8 * whole.index(f'"{key}"'.encode()) + 8 * len(key))
+    with pytest.raises(CorruptTableError, match=f"with one bit changed in place of '{key}'"):
+        ids_of(_fresh(table).at("good" if path.startswith("tag") else 4))
+    assert [p.path for p in _fresh(table).verify().problems] == [path]
+    assert "one bit" in str(_fresh(table).repair())
+    assert table.context.storage.get(path) == whole
+    assert _fresh(table).verify().ok
+
+
+def test_a_changed_bit_in_a_key_is_noticed_whichever_it_is():
+    table = _table(True)
+    path = "snapshot/snapshot-4"
+    whole = table.context.storage.get(path)
+    for key in re.finditer(rb'(?<=")[\w.-]+(?=": )', whole):
+        for place in range(8 * key.start(), 8 * key.end()):
+            changed = bytearray(whole)
+            changed[place >> 3] ^= 1 << (place & 7)
+            with pytest.raises(CorruptTableError):
+                Snapshot.from_json(bytes(changed), path=path)
 
 
 @pytest.mark.parametrize("path", first_short(["snapshot/snapshot-4", "tag/tag-good"]))

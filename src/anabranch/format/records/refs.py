@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,8 @@ _CREATED_MILLIS = "anabranch.created-millis"
 _RETAINED_MILLIS = "anabranch.retained-millis"
 _RENAMED = "anabranch.renamed"
 _MARK = "anabranch.mark"
+_OWN = (_CREATE_TIME, _TIME_RETAINED, _CREATED_MILLIS, _RETAINED_MILLIS, _RENAMED, _MARK)
+"""Keys of a tag's file that are not its snapshot's."""
 _OFFSET = "anabranchOffset"
 UNREAD_FROM = "unreadFrom"
 """Key in a consumer's offset: the first snapshot with rows it has not read, if it keeps an earlier one."""
@@ -123,15 +125,13 @@ class Tag:
             UnsupportedFeatureError: it was written by a later version of the format.
         """
         content = JsonObject.parse(data, path=path)
-        snapshot = Snapshot.from_object(content)
-        own = (_CREATE_TIME, _TIME_RETAINED, _CREATED_MILLIS, _RETAINED_MILLIS, _RENAMED, _MARK)
-        extra = {key: value for key, value in snapshot.extra.items() if key not in own}
+        snapshot = Snapshot.from_object(content, besides=_OWN)
         created = content.optional_integer(_CREATED_MILLIS, minimum=0)
         retained = content.optional_integer(_RETAINED_MILLIS, minimum=0)
         is_own = created is not None and retained is not None
         return cls(
             name,
-            replace(snapshot, extra=extra),
+            snapshot,
             _create_time(content),
             retained if is_own else _time_retained(content),
             created if is_own else None,

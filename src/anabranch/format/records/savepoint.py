@@ -146,7 +146,7 @@ class Savepoint:
             save_time=content.optional_integer("saveTime"),
             branch_uuid=content.optional_text("branchUuid"),
             saved_snapshot=_saved_snapshot(content),
-            extra={key: value for key, value in content.values.items() if key not in _KNOWN},
+            extra=content.others(_KNOWN),
         )
         saved = savepoint.saved_snapshot
         if saved is not None and (saved.id, saved.schema_id) != (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
@@ -201,8 +201,13 @@ class Snapshot(Shown):
         return cls.from_object(JsonObject.parse(data, path=path))
 
     @classmethod
-    def from_object(cls, content: JsonObject) -> Snapshot:
-        """A snapshot from the parsed content of its file, or of a tag's; raises as `from_json` does."""
+    def from_object(cls, content: JsonObject, *, besides: Collection[str] = ()) -> Snapshot:
+        """A snapshot from the parsed content of its file, or of a tag's; raises as `from_json` does.
+
+        Args:
+            content: what was parsed.
+            besides: keys of whatever else the file holds, which are not the snapshot's.
+        """
         version = content.optional_integer("version", minimum=0)
         if version is not None and version > NEWEST_VERSION:
             raise UnsupportedFeatureError(
@@ -214,6 +219,8 @@ class Snapshot(Shown):
         watermark = content.optional_integer("watermark")
         properties = dict(content.optional_text_map("properties"))
         checksum = properties.pop(_CHECKSUM, None)
+        if checksum is None:
+            content.check_keys(properties, (_CHECKSUM,))
         made = cls(
             version=_VERSION_BEFORE_VERSIONS if version is None else version,
             id=content.integer("id", minimum=1),
@@ -240,7 +247,7 @@ class Snapshot(Shown):
             uuid=content.optional_text("uuid"),
             operation=content.optional_text("operation"),
             writer_version=content.optional_text("writerVersion"),
-            extra={key: value for key, value in content.values.items() if key not in _KNOWN},
+            extra=content.others(_KNOWN.union(besides)),
         )
         if checksum not in (None, made.checksum):
             raise CorruptTableError(

@@ -73,8 +73,28 @@ class JsonObject:
         return self.integer("version", minimum=1, maximum=newest)
 
     def others(self, known: Collection[str]) -> dict[str, Any]:
-        """Return the fields that this release does not know, to be written again with the file."""
-        return {key: value for key, value in self.values.items() if key not in known}
+        """Return the fields that this release does not know, to be written again with the file.
+
+        Raises `CorruptTableError` if one of them is a known key in which a bit has changed.
+        """
+        found = {key: value for key, value in self.values.items() if key not in known}
+        if found:
+            self.check_keys(found, [key for key in known if key not in self.values])
+        return found
+
+    def check_keys(self, found: Iterable[str], missing: Collection[str]) -> None:
+        """Raise `CorruptTableError` if one bit tells a key that is there from one that is missing.
+
+        What a file says under such a key would go without a word: a checksum in it goes as well.
+        """
+        for key in found:
+            for other in missing:
+                if _is_a_bit_from(key, other):
+                    raise CorruptTableError(
+                        f"has the key {describe(key)} with one bit changed in place of '{other}'",
+                        path=self.path,
+                        hint="the file is damaged. `verify` tells what depends on it, `repair` puts it right where it can.",
+                    )
 
     def text(self, key: str) -> str:
         value = self.optional_text(key)
@@ -204,6 +224,11 @@ def describe(value: Any) -> str:
             return "an array"
         case _:
             return "an object"
+
+
+def _is_a_bit_from(key: str, other: str) -> bool:
+    one, two = key.encode("utf-8"), other.encode("utf-8")
+    return len(one) == len(two) and sum((a ^ b).bit_count() for a, b in zip(one, two, strict=True)) == 1
 
 
 def _check_depth(value: Any) -> None:
