@@ -11,7 +11,7 @@ from anabranch.errors import CommitConflictError, CommitError, CommitOutcomeUnkn
 from anabranch.format.records.snapshot import CommitKind
 from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.log.merge_log import merge_log
-from tests.branches.merging import SCALABLE, branched, contents, lake, parted, rows
+from tests.branches.merging import SCALABLE, branched, conflicts_of, contents, lake, parted, rows
 from tests.support import dying
 from tests.support.deaths import calls_of, through
 from tests.support.dying import CHANGING, Died, DyingStorage, copy_of
@@ -341,3 +341,34 @@ def test_the_fence_is_a_compaction_of_nothing():
     table.merge_branch("fix")
     fence = table.branch("fix").snapshot
     assert (fence.commit_kind, fence.delta_record_count) == (CommitKind.COMPACT, 0)
+
+
+@pytest.mark.parametrize("dry_run", [False, True], ids=["merge", "dry run"])
+@pytest.mark.parametrize("is_undone", [False, True], ids=["once", "twice"])
+def test_what_another_merges_between_two_looks_at_the_branch_is_no_rollback_of_it(is_undone, dry_run):
+    table, fix = parted()
+    fix.append(rows([10], "a"))
+    table.create_tag("before")
+
+    def meanwhile(_):
+        other = again(table)
+        other.branch("fix").append(rows([11], "a"))
+        other.merge_branch("fix")
+        if is_undone:
+            other.rollback("before")
+            other.branch("fix").append(rows([12], "a"))
+            other.merge_branch("fix")
+
+    # The branch is listed when it is opened, and for the records of its merges once its head is known.
+    held_up = through_faults(table, run("before", "list", meanwhile, nth=2, where="branch/branch-fix"))
+    assert held_up.merge_branch("fix", dry_run=dry_run).conflicts == ()
+    assert contents(again(table), "a") == [1, 2, 10, 11] + [12] * is_undone
+
+
+def test_a_branch_that_was_rolled_back_for_good_is_refused_as_before():
+    table, fix = parted()
+    begun = fix.snapshot.id
+    fix.append(rows([10], "a"))
+    table.merge_branch("fix")
+    fix.rollback(begun, destructive=True, force=True)
+    assert conflicts_of(table) == [("HISTORY_REWRITTEN", None)]

@@ -130,8 +130,9 @@ class _Merging:
 
     def preview(self, branch: TableContext) -> MergeResult:
         """Return what a merge would do now."""
-        head = _head_of(branch)
-        planner = self._planner(branch, head, merge_log(branch), _newest_schema(branch).id)
+        before, log = _head_of(branch), merge_log(branch)
+        head = _not_before(branch, log, before)
+        planner = self._planner(branch, head, log, _newest_schema(branch).id)
         plan = planner.plan(_newest(self.main))
         return MergeResult(
             self.name,
@@ -149,10 +150,10 @@ class _Merging:
             finding, reading_log = begin(partial(_head_of, branch)), begin(partial(merge_log, branch))
             schemas = [begin(context.schemas.latest) for context in (main, branch)]
             hint = begin(main.snapshots.hinted_id)
-            head = finding()
+            before, log = finding(), reading_log()
+            head = _not_before(branch, log, before)
             if self.audit:
                 check_audited(branch, head, self.audit)
-            log = reading_log()
             if log.under_way:
                 for record in log.under_way:
                     self._finished = self._complete(branch, head, log, record) or self._finished
@@ -381,6 +382,15 @@ def _head_of(branch: TableContext) -> Snapshot:
             hint="create it again, from the same tag.",
         )
     return head
+
+
+def _not_before(branch: TableContext, log: MergeLog, head: Snapshot) -> Snapshot:
+    """Return a head that was read with the log, or the newest if others have merged what came after it.
+
+    Only of a head that is read after the records it can be said that what was merged is not in its history any more.
+    """
+    later = [r for r in log.records.values() if r.head.id >= head.id and r.head.stamp != head.stamp]
+    return _head_of(branch) if later else head
 
 
 def _identity(branch: TableContext, number: int) -> CommitIdentity:
