@@ -1,14 +1,19 @@
 """Both sides read the same events: merging would double them."""
 
+from dataclasses import dataclass, field
+from random import Random
+
 import pytest
 
+import anabranch
 from anabranch.format.records.history_segment import HistorySegment
 from anabranch.kernel.actions.append import Append
 from anabranch.kernel.log.archive import segment_names
 from anabranch.kernel.merge.plan import Commits
+from anabranch.kernel.provenance.past import after
 from anabranch.lineage.model import LINEAGE_PROPERTY, Engine, LineageEntry, SourceInput
 from anabranch.lineage.overlap import duplicate_sources, first_overlap
-from tests.branches.merging import conflicts_of, contents, parted, rows, written
+from tests.branches.merging import branched, conflicts_of, contents, parted, rows, written
 from tests.support.foreign_expiry import expire_as_others
 
 
@@ -108,6 +113,95 @@ def test_what_has_expired_and_was_rolled_back_before_is_no_conflict(who):
     table.append(rows([60], "z"))
     expire(*({"main": table, "fix": fix}[one] for one in who))
     assert "DUPLICATE_SOURCE_RANGE" not in {kind for kind, _ in conflicts_of(table)}
+
+
+def test_what_main_rolled_back_to_before_the_branch_is_no_conflict():
+    table, _ = parted()
+    begun = table.snapshot.id
+    table.append(rows([4], "z"))
+    fix = branched(table, "late")
+    read(table, [50], "orders", 0, 100)
+    table.rollback(begun)
+    read(fix, [10], "orders", 0, 100)
+    assert conflicts_of(table, "late") == [("APPEND_VS_OVERWRITE", "dt=a")], (
+        "what the rollback removed was in there"
+    )
+    table.merge_branch("late", resolve="theirs")
+    assert contents(table, "a") == [1, 2, 10]
+
+
+def test_what_a_branch_rolled_back_to_before_the_last_merge_is_no_conflict():
+    table, fix = parted()
+    begun = fix.snapshot.id
+    read(fix, [10], "orders", 0, 100)
+    table.merge_branch("fix")
+    read(fix, [11], "orders", 100, 200)
+    fix.rollback(begun)
+    read(fix, [12], "orders", 200, 300)
+    read(table, [50], "orders", 100, 200)
+    kept = table.merge_branch("fix", resolve="theirs")
+    assert contents(table, "a") == [1, 2, 12]
+    table.rollback(kept.snapshot.id - 1)
+    read(table, [51], "orders", 200, 300)
+    assert ("DUPLICATE_SOURCE_RANGE", None) in conflicts_of(table, resolve="theirs")
+
+
+@dataclass
+class Modelled:
+    """What a main of which every commit reads one event has, by a model that keeps the events of every moment."""
+
+    table: anabranch.Table
+    moments: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Events that are in the table at a snapshot."""
+    merged: set[int] = field(default_factory=set)
+    """Those that the branch that is merged has read."""
+
+    def note(self, events):
+        self.moments[self.table.snapshot.id] = frozenset(events)
+
+    @property
+    def now(self):
+        return self.moments[self.table.snapshot.id]
+
+    def step(self, random, event):
+        match random.choice(["read", "read", "back", "back", "merge"]):
+            case "read":
+                before = self.now
+                read(self.table, [100 + event], "orders", event, event + 1)
+                self.note(before | {event})
+            case "back":
+                moment = random.choice([*self.moments])  # also one that was undone, or before the branch
+                self.table.rollback(moment)
+                self.note(self.moments[moment])
+            case "merge":
+                before = self.now
+                read(self.table.branch("other"), [100 + event], "orders", event, event + 1)
+                self.merged.add(event)
+                if not conflicts_of(self.table, "other"):
+                    self.note(before | self.merged)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_after_rollbacks_exactly_what_is_in_main_is_a_conflict(seed):
+    random, (table, _) = Random(seed), parted()
+    model = Modelled(table)
+    table.create_tag("first")
+    table.create_branch("other", "first")
+    model.note(())
+    for event in range(2):  # before the branch
+        read(table, [100 + event], "orders", event, event + 1)
+        model.note(range(event + 1))
+    fix, begun, events = branched(table, "late"), table.snapshot.id, 10
+    shared = model.now
+    reads = [read(fix, [500 + event], "orders", event, event + 1) for event in range(events)]
+    for event in range(2, events):
+        model.step(random, event)
+        done = after([*table.snapshots()][::-1], begun)
+        for number, one in enumerate(reads):
+            found = duplicate_sources(
+                Commits(table.context, begun, done), Commits(fix.context, one.id - 1, [one])
+            )
+            assert bool(found) == (number in model.now - shared), (number, model.moments)
 
 
 def test_what_has_expired_of_a_main_that_was_replaced_is_not_forgotten():

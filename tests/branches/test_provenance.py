@@ -1,11 +1,14 @@
 """When rows were first appended, whatever compaction, rollbacks and expiry did to their files."""
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.errors import InvalidInputError
+from anabranch.kernel.log.cache import MetadataCache
 from anabranch.kernel.provenance.births import MIXED, Birth, ages, births
 from anabranch.kernel.provenance.carry import carried_births
-from anabranch.kernel.provenance.past import counting, past_since
+from anabranch.kernel.provenance.past import counting, counting_of, past_since
 from tests.branches.merging import contents, parted, rewriting, rows
 from tests.support.foreign_expiry import expire_as_others
 
@@ -140,3 +143,11 @@ def test_a_rollback_undoes_what_lies_between():
     assert [s.id for s in counting(history)] == [1, 2, 3, 4, 12]
     assert [s.id for s in counting(history[4:])] == [12], "it goes back to right before these"
     assert [s.id for s in counting(history[6:])] == [7, 8, 9, 12], "a moment that is not among them counts"
+    assert [s.id for s in counting_of(table.context, history[6:])] == [9, 12], (
+        "it is known to be in this history"
+    )
+    table.context.storage.delete("snapshot/snapshot-4")
+    lost = replace(table.context, cache=MetadataCache())
+    assert [s.id for s in counting_of(lost, history[6:])] == [7, 8, 9, 12], (
+        "of which history it is, is not known"
+    )

@@ -19,7 +19,7 @@ from anabranch.format.records.snapshot_columns import field_of, property_of, sna
 from anabranch.kernel.log.commits import with_expired
 from anabranch.kernel.merge.conflict import MergeConflict
 from anabranch.kernel.merge.plan import Commits
-from anabranch.kernel.provenance.past import counting
+from anabranch.kernel.provenance.past import counting, counting_of
 from anabranch.lineage.model import LINEAGE_PROPERTY, Input, LineageEntry, TableInput, entry_or_none
 from anabranch.streaming.offsets import Position
 
@@ -54,7 +54,7 @@ def first_overlap(
         after: id of that snapshot.
         besides: user whose commits do not count.
     """
-    done = _by_source(commits, after, besides)
+    done = _by_source(commits, counting(commits), after, besides)
     for source, read in spans(entry).items():
         own = _joined(span for span in read if not _is_empty(span))
         for where, span in done.get(source, ()):
@@ -141,13 +141,11 @@ def duplicate_sources(
     Raises `AnabranchError` if the archive cannot be read.
     """
     known = with_expired(branch.context, branch.left, branch.after)
-    theirs = {
-        source: _joined(span for _, span in read) for source, read in _by_source(known, branch.after).items()
-    }
+    theirs = {source: _joined(span for _, span in read) for source, read in _of_side(branch, known).items()}
     if not theirs:
         return []
     done, conflicts = with_expired(main.context, main.left, main.after), []
-    for source, read in sorted(_by_source(done, main.after, besides).items()):
+    for source, read in sorted(_of_side(main, done, besides).items()):
         shared = dict.fromkeys(where for where, span in read if _meets(span, theirs.get(source, [])))
         if shared:
             conflicts.append(_conflict(titles_of(done).get(source, source), [*shared]))
@@ -158,11 +156,26 @@ _Reads = dict[str, list[tuple[int | Gap, Span]]]
 """What was read of each source, with the snapshot that holds the rows."""
 
 
-def _by_source(commits: Sequence[Snapshot | PastSnapshot], after: int, besides: str | None = None) -> _Reads:
-    """Return what the commits after a snapshot read that were not rolled back, oldest first; then that of missing ones."""
+def _of_side(side: Commits, known: Sequence[Snapshot | PastSnapshot], besides: str | None = None) -> _Reads:
+    return _by_source(known, counting_of(side.context, known), side.after, besides)
+
+
+def _by_source(
+    commits: Sequence[Snapshot | PastSnapshot],
+    counted: Sequence[Snapshot | PastSnapshot],
+    after: int,
+    besides: str | None = None,
+) -> _Reads:
+    """Return what the commits after a snapshot read that were not rolled back, oldest first; then that of missing ones.
+
+    Args:
+        commits: what is known of the history after the snapshot, oldest first.
+        counted: those of them that were not rolled back.
+        after: id of the snapshot.
+        besides: user whose commits do not count.
+    """
     found: _Reads = {}
     of_jobs: dict[tuple[str, str], list[tuple[int, Span]]] = {}
-    counted = counting(commits)
     said = zip(property_of(counted, LINEAGE_PROPERTY), field_of(counted, "commit_user"), strict=True)
     rows = [row for row, (entry, user) in enumerate(said) if entry is not None and user != besides]
     for snapshot in snapshots_at(counted, rows):

@@ -36,7 +36,7 @@ from anabranch.kernel.provenance.classify import ChangeKind, MarksReader
 from anabranch.kernel.provenance.coverage import Origin
 from anabranch.kernel.provenance.foreign import merged_in
 from anabranch.kernel.provenance.notes import Notes, keep_notes, made_notes
-from anabranch.kernel.provenance.past import Past, after, counting, past_since
+from anabranch.kernel.provenance.past import Past, after, counting_of, past_since
 from anabranch.kernel.provenance.sides import Side
 
 
@@ -245,7 +245,7 @@ class MergePlanner:
         if base.context.main_generation:  # else the branch was never main
             others = merged_in(with_expired(self._branch, commits, found.taken.id))
         whole = self._whole(base, found, schema, settled, others)
-        return replace(whole, taken=found.taken, commits=tuple(counting(commits)))
+        return replace(whole, taken=found.taken, commits=tuple(counting_of(self._branch, commits)))
 
     def _settle(
         self, base: Base, cases: Sequence[Case], merged: TableSchema

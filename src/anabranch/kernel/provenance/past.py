@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, overload
@@ -131,11 +131,16 @@ def after(snapshots: Sequence[Snapshot], point: int) -> Sequence[Snapshot]:
     return snapshots[bisect_right(field_of(snapshots, "id"), point) :]
 
 
-def counting(snapshots: Sequence[P]) -> Sequence[P]:
+def counting(snapshots: Sequence[P], *, is_below: Callable[[SnapshotRef], bool] | None = None) -> Sequence[P]:
     """Return the contiguous snapshots, oldest first, that are still in effect after rollbacks among them.
 
     A rollback to the moment right before them cancels everything in between; one to any other moment not
     among them counts itself, as an overwrite.
+
+    Args:
+        snapshots: of one history.
+        is_below: tells of a moment with a smaller number whether it is in the same history: then a rollback to it undoes
+            all before that rollback. None if that cannot be known.
     """
     if not any(property_of(snapshots, ROLLBACK_PROPERTY)):
         return snapshots  # stamps of thousands, which cost the most here, are not needed
@@ -149,10 +154,25 @@ def counting(snapshots: Sequence[P]) -> Sequence[P]:
         there = None if target is None else at.get((target.id, target.stamp))
         if there is None:
             kept.append(snapshots[index])
+            if is_below and target is not None and target.id < snapshots[0].id and is_below(target):
+                break
             index -= 1
         else:
             index = there
     return tuple(reversed(kept))
+
+
+def counting_of(context: TableContext, snapshots: Sequence[P]) -> Sequence[P]:
+    """Return what counts of later snapshots of a branch, where moments before them are looked up in its history.
+
+    A moment that has expired is not known to be of this history: what is before a rollback to it counts, as it may be there.
+    """
+
+    def is_below(moment: SnapshotRef) -> bool:
+        found = context.snapshots.find(moment.id) if moment.id else None
+        return found is not None and found.stamp == moment.stamp
+
+    return counting(snapshots, is_below=is_below)
 
 
 def since_rolled_back(snapshots: Sequence[P]) -> Sequence[P]:
