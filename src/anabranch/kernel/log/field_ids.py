@@ -54,6 +54,11 @@ def reserved_blocks(context: TableContext, owner: str) -> list[int]:
     return sorted(found)
 
 
+def block_path(block: int) -> str:
+    """Return the path of a reservation."""
+    return f"{BRANCH_FOLDER}/{_PREFIX}{block}"
+
+
 def last_id_before(block: int) -> int:
     """Return the `highestFieldId` with which the next new column gets the first id of the block."""
     return block * BLOCK_SIZE - 1
@@ -93,7 +98,7 @@ def _is_own(context: TableContext, block: int) -> bool:
 
 
 def _owner(context: TableContext, block: int) -> str | None:
-    path = context.layout.branches_file_path(f"{_PREFIX}{block}")
+    path = block_path(block)
     try:
         return block_owner(context.storage.get(path), path)
     except NotFoundError:
@@ -109,6 +114,4 @@ def block_owner(data: bytes, path: str) -> str:
 
 def _claim(context: TableContext, block: int, owner: str) -> bool:
     content = {"version": _VERSION, "branchUuid": owner, "createdMillis": context.runtime.clock.now_millis()}
-    return context.storage.put_if_absent(
-        context.layout.branches_file_path(f"{_PREFIX}{block}"), to_bytes(content)
-    )
+    return context.storage.put_if_absent(block_path(block), to_bytes(content))

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.errors import AnabranchError, CorruptTableError
-from anabranch.format.records.fork import FORK_FILE, Fork
+from anabranch.format.records.fork import DELETED_PREFIX, FORK_FILE, Fork
+from anabranch.format.records.layout import BRANCH_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
@@ -44,6 +45,12 @@ class LateWrites:
     def follows(self, older: Snapshot, newer: Snapshot) -> bool:
         """Whether `newer` was built on `older`."""
         return is_built_on(self._manifests, newer, older)
+
+    def may_hint_be_late(self) -> bool:
+        """Whether a writer of a deleted branch may have written the hint: this is a branch, and some branch was deleted."""
+        files = self._files
+        infos = () if files.layout.branch is None else files.storage.list(BRANCH_FOLDER)
+        return any(info.path.rpartition("/")[2].startswith(DELETED_PREFIX) for info in infos)
 
     def below_leftovers(self, newest: Snapshot, stored: Mapping[int, int]) -> Snapshot | None:
         """Return the newest snapshot that is not a late writer's leftover; None if the listing is out of date."""

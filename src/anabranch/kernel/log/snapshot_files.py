@@ -5,6 +5,7 @@ The hint files LATEST and EARLIEST say where to look first. They may be wrong or
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError, StorageError
@@ -94,6 +95,13 @@ class SnapshotFiles:
     def hinted_id(self) -> int | None:
         """Return the newest snapshot id according to the hint, which may be wrong; None without a hint."""
         return self._hint(self.layout.latest_hint_path)
+
+    def hint_time(self) -> int:
+        """Return when the LATEST hint was stored, by the store's clock; the latest time there is without a hint."""
+        try:
+            return self.storage.info(self.layout.latest_hint_path).modified_millis
+        except NotFoundError:
+            return sys.maxsize
 
     def hinted_earliest_id(self) -> int | None:
         """Return the smallest snapshot id according to the hint, likewise."""

@@ -125,11 +125,15 @@ class SnapshotLog(SnapshotFiles):
         _LOG.warning("%s %s", error.path, error.message)
 
     def _has_more_lists(self, found: Snapshot | None) -> bool:
-        """Whether there are manifest lists that were stored after a snapshot."""
+        """Whether there are manifest lists that were stored after a snapshot, and not after the hint if that may be a late one.
+
+        A writer of a deleted branch of the same name may have written that. What was prepared since says nothing then.
+        """
         after = 0 if found is None else self.stored().get(found.id, 0)
+        until = self.hint_time() if self._late.may_hint_be_late() else sys.maxsize
         own = () if found is None else (found.base_manifest_list, found.delta_manifest_list)
         return any(
-            info.modified_millis >= after and name.startswith(LIST_PREFIX) and name not in own
+            after <= info.modified_millis <= until and name.startswith(LIST_PREFIX) and name not in own
             for info in self.storage.list(MANIFEST_FOLDER)
             for name in (info.path.rpartition("/")[2],)
         )

@@ -5,6 +5,9 @@ first again, and keeps the second if it can, so the two need not be of one attem
 the same, and the table may have returned to an earlier state. So commits are chained into a complete path: each
 base equals the state that the one before left, file by file, it was stored later, no delta comes twice (what it added may have been
 compacted since, so it would fit again), and the length matches the gap.
+
+Lists do not tell their branch. What was stored before a branch was begun is none of it, though: a deleted branch of its
+name may have begun with the same state, and a late writer of that one may have left the hint.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import polars as pl
@@ -19,9 +23,11 @@ import polars as pl
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import IDENTITY
+from anabranch.format.records.fork import FORK_FILE
 from anabranch.format.records.layout import LIST_PREFIX, MANIFEST_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.field_ids import block_path, reserved_blocks
 from anabranch.kernel.log.removals import removed_lists
 from anabranch.kernel.repair.found import RefState
 
@@ -147,7 +153,7 @@ def lost_commits(context: TableContext, states: Sequence[RefState]) -> list[Lost
 def _lists(context: TableContext, states: Sequence[RefState]) -> list[LostList]:
     named = {name for s in states for name in (s.snapshot.base_manifest_list, s.snapshot.delta_manifest_list)}
     named |= removed_lists(context.storage)
-    until = _hint_time(context)
+    begun, until = _begun(context), context.snapshots.hint_time()
     found = []
     for info in context.storage.list(MANIFEST_FOLDER):
         name = info.path.rpartition("/")[2]
@@ -155,7 +161,7 @@ def _lists(context: TableContext, states: Sequence[RefState]) -> list[LostList]:
         if not name.startswith(LIST_PREFIX) or name in named or not (place.isascii() and place.isdigit()):
             continue
         # What was stored after the hint is of a later attempt, which did not come to its end.
-        if info.modified_millis <= until:
+        if begun <= info.modified_millis <= until:
             found.append(LostList(name, stem, int(place), info.size, info.modified_millis))
     return sorted(found, key=lambda one: (one.modified, one.name))
 
@@ -225,9 +231,18 @@ def _state(live: pl.DataFrame) -> str:
     return hashlib.sha256("\n".join(lines.sort().to_list()).encode()).hexdigest()
 
 
-def _hint_time(context: TableContext) -> int:
-    """Return when the LATEST hint was stored; a maximal time if there is none."""
-    try:
-        return context.storage.info(context.layout.latest_hint_path).modified_millis
-    except NotFoundError:
-        return 2**63
+def _begun(context: TableContext) -> int:
+    """Return when the branch was begun, by the store's clock; 0 for the table's own folder, and where nothing tells.
+
+    Its block of field ids is reserved right before its record is put, and names it. A repair may have put one of them again.
+    """
+    if context.branch is None or context.fork is None:
+        return 0
+    layout = context.layout
+    paths = [layout.branch_file_path(FORK_FILE)]
+    paths += (block_path(block) for block in reserved_blocks(context, context.fork.branch_uuid))
+    times = []
+    for path in paths:
+        with suppress(NotFoundError):
+            times.append(context.storage.info(path).modified_millis)
+    return min(times, default=0)
