@@ -1,4 +1,6 @@
-"""A handle of a table that was dropped changes nothing in the one that was created under its name."""
+"""A handle of a table or branch that was dropped changes nothing in the one that was created under its name."""
+
+from itertools import count
 
 import pytest
 
@@ -8,6 +10,8 @@ from anabranch.kernel.log.consumers import forget_consumer, move_consumer, recor
 from anabranch.streaming.consumers import consumed_position
 from tests.support.lengths import first_short
 from tests.support.tables import ids_of, rows
+
+_NAMES = count()
 
 ACTS = {
     "tag": lambda t: t.create_tag("new"),
@@ -70,3 +74,52 @@ def test_nothing_is_changed(tmp_path, act):
         act(old)
     assert _files(tmp_path / "db.db" / "t") == before
     assert ids_of(new) == [100, 101, 102, 103]
+
+
+OF_BRANCHES = {
+    "tag": lambda b: b.create_tag("new"),
+    "tag by number": lambda b: b.create_tag("new", snapshot=4),
+    "untag": lambda b: b.delete_tag("own"),
+    "rename tag": lambda b: b.rename_tag("own", "better"),
+    "replace tag": lambda b: b.replace_tag("own"),
+    "savepoint": lambda b: b.create_savepoint(),
+    "no savepoint": lambda b: b.delete_savepoint(b.savepoints()[-1].id),
+    "savepoint manager": lambda b: b.savepoint_manager.create(),
+    "savepoint manager delete": lambda b: b.savepoint_manager.delete(b.savepoints()[-1].id),
+    "forget consumer": lambda b: b.delete_consumer("reader"),
+    "move consumer": lambda b: b.reset_consumer("reader"),
+    "alter": lambda b: b.alter().add_column("w", "INT").apply(),
+    "append": lambda b: b.append(rows(50, 1)),
+    "compact": lambda b: b.compact(full=True),
+    "roll back": lambda b: b.rollback(4),
+}
+
+
+def _make_branch(table, first):
+    table.create_branch("held", tag="good")
+    branch = table.branch("held")
+    branch.append(rows(first, 1))
+    branch.append(rows(first + 1, 1))
+    branch.create_tag("own")
+    branch.create_savepoint()
+    record_consumer(branch.context, "reader", Consumer(4))
+    return branch
+
+
+@pytest.mark.parametrize("act", first_short(OF_BRANCHES.values(), 11), ids=OF_BRANCHES)
+def test_nothing_is_changed_in_a_branch_that_was_made_again(act):
+    table = _make(anabranch.connect(f"memory://held{next(_NAMES)}"), 0)
+    old = _make_branch(table, 200)
+    table.delete_branch("held")
+    new = _make_branch(table, 300)
+    before = _objects(table)
+    with pytest.raises(anabranch.AnabranchError, match="created again"):
+        act(old)
+    assert _objects(table) == before
+    assert ids_of(new) == [0, 1, 2, 300, 301]
+
+
+def _objects(table):
+    storage = table.context.storage
+    paths = [info.path for info in storage.list(recursive=True)]
+    return {path: storage.get(path) for path in paths if not path.endswith(("LATEST", "EARLIEST"))}

@@ -64,11 +64,11 @@ class SavepointManager:
 
     def create(self, version: str | int | None = None) -> Savepoint:
         """Create a savepoint of the current moment, or of what `version` names. See `Table.create_savepoint`."""
-        self._context.check_same_table()
+        self._context.check_same_branch()
         moment = None if version is None else resolve_own(self._context, version)
         return savepoints.create_savepoint(self._context, moment)
 
     def delete(self, savepoint_id: int) -> Savepoint:
         """Delete a savepoint; its id is not reused. Raises `NotFoundError`."""
-        self._context.check_same_table()
+        self._context.check_same_branch()
         return savepoints.delete_savepoint(self._context, savepoint_id)

@@ -94,7 +94,7 @@ def _check_there(context: TableContext, name: str) -> None:
 
 def forget_consumer(context: TableContext, name: str) -> None:
     """Delete a consumer, so that it no longer holds snapshots. Raises `NotFoundError`."""
-    context.check_same_table()
+    context.check_same_branch()
     _check_there(context, name)
     context.storage.delete(context.layout.consumer_path(name))
 
@@ -109,7 +109,7 @@ def move_consumer(context: TableContext, name: str, to: int | None = None) -> in
         NotFoundError: there is no such consumer.
         InvalidInputError: the snapshot is not retained.
     """
-    context.check_same_table()
+    context.check_same_branch()
     _check_there(context, name)
     head = context.snapshots.head()
     newest = 0 if head is None else head.id

@@ -138,6 +138,22 @@ class TableContext:
                 hint="open the table again to work on the new one.",
             )
 
+    def check_same_branch(self) -> None:
+        """Raise as `check_same_table`, and if this branch was deleted since it was opened, even if made again under its name.
+
+        Main is followed to whichever branch is main, so of one opened as main only the table is looked at.
+        """
+        with reading(self.storage) as begin:
+            same_table = begin(self.check_same_table)
+            is_other = begin(lambda: self.main_generation is None and self.is_other_branch())
+            same_table()
+            if not is_other():
+                return
+        raise NotFoundError(
+            f"branch '{self.branch}' of '{self.name}' was dropped and created again since it was opened; nothing was changed",
+            hint="open it again to work on the new one.",
+        )
+
     @lazy
     def fork(self) -> Fork | None:
         """The fork record of the branch; None for the table's own folder and for branches made by other engines.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from anabranch.errors import SealedBranchError
@@ -16,6 +17,7 @@ from anabranch.format.schema.table_schema import TableSchema
 from anabranch.kernel.commit.commit_message import CommitMessage
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.seals import settled
 from anabranch.kernel.merge.declare import declared, declared_as
 
@@ -34,13 +36,19 @@ def on_main(
         operation: puts something, and may be repeated on another branch.
         is_done: whether a new main already has a result of the operation; by default never.
 
-    Raises `NotFoundError`: the table was dropped since it was opened, even if recreated under its name.
+    Raises `NotFoundError`: the table or branch was dropped since it was opened, even if recreated under its name.
     """
-    context.check_same_table()
     if context.main_generation is None:
-        main = main_of(context.on_branch(None))
+        with reading(context.storage) as begin:
+            is_same, naming = (
+                begin(context.check_same_branch),
+                begin(partial(main_of, context.on_branch(None))),
+            )
+            is_same()
+            main = naming()
         # A branch that was opened before it became main, or became main again, inherits since then.
         return operation(replace(context, past=main.past) if main.branch == context.branch else context)
+    context.check_same_table()
     context = main_of(context)
     results = [operation(context)]
     while True:
