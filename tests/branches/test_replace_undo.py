@@ -36,6 +36,18 @@ def test_undo():
     assert table.context.storage.get("branch/MAIN-BRANCH") == b"main"
 
 
+def test_a_handle_from_before_undo_looks_again_at_which_branch_is_main():
+    table = parted()
+    table.replace_main_branch("fix", force=True)
+    held = again(table)
+    assert ids_of(held) == [*BEFORE, 100]
+    pinned = held.at("good")
+    table.undo_replace()
+    table.delete_branch("fix")
+    assert held.branches() == pinned.branches() == []
+    assert ids_of(held) == [*BEFORE, 1000]
+
+
 def test_the_branch_can_be_put_there_again():
     table = parted()
     table.replace_main_branch("fix")

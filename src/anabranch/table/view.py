@@ -154,7 +154,9 @@ class TableView:
         """Names of the branches besides main."""
         found = branch_names(self._context)
         if not found:
-            check_still_there(self._context)
+            # Another branch may be main by now, and the one that was main then may be gone.
+            context = self._context
+            check_still_there(context if context.main_generation is None else main_of(context))
         return found
 
     def _newest(self) -> tuple[Snapshot | None, TableSchema]:
