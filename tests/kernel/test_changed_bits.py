@@ -142,6 +142,17 @@ def test_a_changed_bit_in_a_key_is_noticed_whichever_it_is():
                 Snapshot.from_json(bytes(changed), path=path)
 
 
+@pytest.mark.parametrize("path", FILES[:3])
+def test_a_dry_run_says_what_the_repair_does(path):
+    """A tag holds one of them, of one nothing is left but its neighbours, and one is the newest."""
+    table = _table(hint=True)
+    _flip(table, path, 8 * (table.context.storage.get(path).index(b"totalRecordCount") + 19) + 1)
+    planned = _fresh(table).repair(dry_run=True)
+    done = _fresh(table).repair()
+    assert (planned.steps, planned.left) == (done.steps, done.left)
+    assert [step.what for step in done.steps] == [f"put back the one bit that changed in {path}"]
+
+
 @pytest.mark.parametrize("path", first_short(["snapshot/snapshot-4", "tag/tag-good"]))
 def test_several_bits_may_explain_what_the_checksum_does_not_cover(path):
     """A colon in a size may have been a 2 or an 8, and a quotation mark in a UUID a 2 or a b."""

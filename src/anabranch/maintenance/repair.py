@@ -55,6 +55,10 @@ def repair(
 
     for plan in (_files, plan_bits, plan_pointers, plan_forks, refs, main_again, schemas, records):
         done = _carried_out(plan(context, problems), steps, dry_run=dry_run)
+        if dry_run and plan in (_files, plan_bits):
+            # The file will be what it was, and a repair that looks again finds nothing more to do about it.
+            mended = {step.path for step in steps}
+            problems = [problem for problem in problems if problem.path not in mended]
         if done:
             context = main_as_far_as_known(context.on_branch(None))
             found, looked = looked_over(context, engine=engine, progress=progress)
