@@ -1,9 +1,12 @@
 """Merging into a main that was replaced: by another branch, which has main's past in it."""
 
+import pytest
+
 import anabranch
 from anabranch.kernel.log.merge_log import merge_log
 from tests.branches.merging import branched, conflicts_of, contents, parted, rows
 from tests.support.dying import Died, DyingStorage, through
+from tests.support.faults import FaultyStorage, run
 
 
 def replaced():
@@ -101,3 +104,22 @@ def test_a_merge_that_died_before_main_was_replaced():
         table.merge_branch("fix", resolve=wanted)
         assert contents(table, "a") == [1, 2, 10]
         assert not merge_log(fix.context).under_way
+
+
+def test_conflicts_with_a_branch_that_was_made_again_meanwhile_are_as_those_of_a_merge():
+    """Whoever prints them asks each for its partition."""
+    table, fix = parted()
+    fix.append(rows([10], "a"))
+
+    def anew(_):
+        other = through(table, table.context.storage)
+        other.delete_branch("fix")
+        other.create_branch("fix", tag="for-fix")
+
+    faults = [run("before", "put_if_absent", anew, where="branch/branch-fix/snapshot/*")]
+    storage = FaultyStorage(table.context.storage, faults)
+    with pytest.raises(anabranch.CommitConflictError) as caught:
+        through(table, storage).merge_branch("fix")
+    assert [(c.kind, c.partition, c.snapshots, c.files) for c in caught.value.conflicts] == [
+        ("TABLE_REPLACED", None, (), ())
+    ]

@@ -22,6 +22,13 @@ class MergeConflict(Conflict):
     files: tuple[str, ...] = ()
     """Names of the data files it is about."""
 
+    @classmethod
+    def of(cls, conflict: Conflict) -> MergeConflict:
+        """Return any conflict as one of a merge: what is about a whole commit is about the whole merge."""
+        if isinstance(conflict, MergeConflict):
+            return conflict
+        return cls(conflict.kind, conflict.message, conflict.hint)
+
     def __str__(self) -> str:
         where = "" if self.partition is None else f" [{self.partition}]"
         return f"{self.kind}{where}: {self.message}"

@@ -100,6 +100,7 @@ def merge_branch(
                 result = merging.attempt(open_branch(merging.main, name) if number else opened())
             except CommitConflictError as error:
                 if not is_only(error, MERGED_MEANWHILE):
+                    error.conflicts = (*map(MergeConflict.of, error.conflicts),)
                     raise
                 continue
             if result is not None:
@@ -194,7 +195,7 @@ class _Merging:
             if self.audit:
                 check_audited(branch, head, self.audit)
         except CommitConflictError as error:
-            return tuple(MergeConflict(c.kind, c.message, c.hint) for c in error.conflicts)
+            return (*map(MergeConflict.of, error.conflicts),)
         return ()
 
     def _planner(self, branch: TableContext, head: Snapshot, log: MergeLog, schema_id: int) -> MergePlanner:
