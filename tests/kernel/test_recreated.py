@@ -119,6 +119,30 @@ def test_nothing_is_changed_in_a_branch_that_was_made_again(act):
     assert ids_of(new) == [0, 1, 2, 300, 301]
 
 
+READS = {
+    "snapshot": lambda b: b.snapshot,
+    "snapshots": lambda b: [*b.snapshots()],
+    "files": lambda b: b.system("files"),
+    "partitions": lambda b: b.system("partitions"),
+    "history": lambda b: b.system("snapshots"),
+    "scan": ids_of,
+}
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["written", "as it began"])
+@pytest.mark.parametrize("act", READS.values(), ids=READS)
+def test_nothing_is_read_of_a_branch_that_was_made_again(act, written):
+    table = _make(anabranch.connect(f"memory://held{next(_NAMES)}"), 0)
+    table.create_branch("held", tag="good")
+    old = table.branch("held")
+    table.delete_branch("held")
+    table.create_branch("held", tag="good")
+    if written:
+        table.branch("held").append(rows(300, 1))
+    with pytest.raises(anabranch.NotFoundError, match="created again"):
+        act(old)
+
+
 def _objects(table):
     storage = table.context.storage
     paths = [info.path for info in storage.list(recursive=True)]

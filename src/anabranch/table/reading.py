@@ -294,6 +294,7 @@ class ReadMethods(TableView):
     def _system_view(self) -> View:
         try:
             snapshot, schema = self._newest()
+            self._check_same_branch(snapshot)
         except CorruptTableError as error:
             if self._pinned is not None:
                 raise

@@ -135,6 +135,7 @@ class TableView:
         if head is None:
             check_still_there(self._context)
             self._context.snapshots.check_empty()
+        self._check_same_branch(head)
         return head
 
     @property
@@ -182,6 +183,17 @@ class TableView:
             if schema is None or (snapshot is not None and snapshot.schema_id > schema.id):
                 schema = self._schema
             return snapshot, schema
+
+    def _check_same_branch(self, found: Snapshot | None) -> None:
+        """Raise `NotFoundError` if a snapshot found in a branch opened by name is of another one that was made since."""
+        context = self._context
+        if found is None or context.branch is None or context.main_generation is not None:
+            return
+        if context.is_replaced(found):
+            raise NotFoundError(
+                f"'{context.title}' was dropped and created again since it was opened",
+                hint="open it again to read the new one.",
+            )
 
     def _follow(self) -> TableContext:
         """Return the branch for an operation: a view of main moves on after a replacement."""
