@@ -1,7 +1,12 @@
 """Both sides read the same snapshots of a table, under different branches of it: merging would double their rows."""
 
+from dataclasses import replace
+
 import pytest
 
+import anabranch
+from anabranch.kernel.log.cache import MetadataCache
+from anabranch.kernel.log.main_pointer import copy_path
 from tests.branches.merging import conflicts_of, contents, lake, rows
 
 
@@ -90,3 +95,21 @@ def test_a_branch_that_began_on_a_main_after_next_below_where_that_parted():
     copied(here, source.branch("old"), 1, 2, table.branch("fix"))
     copied(here, source, 1, 2, table)
     check(table, is_double=True)
+
+
+def test_rows_are_read_where_what_the_branch_began_with_is_not_all_known():
+    here, source, table = world()
+    for name in ("next", "again"):
+        if name == "again":
+            branch_of(here.table(source.name), name)
+        here.table(source.name).replace_main_branch(name, force=True)
+    for path in ("branch/MAIN-1", copy_path(source.context, 1)):
+        source.context.storage.put(path, b"{")
+    copied(here, anew(here, source), 4, 5, table)
+    (entry,) = [one for one in table.system("lineage").to_pylist() if one["input_table"]]
+    assert (entry["input_after"], entry["input_through"], entry["problems"]) == (4, 5, "[]")
+
+
+def anew(here, source):
+    """The table as another process opens it."""
+    return anabranch.Table(replace(here.table(source.name).context, cache=MetadataCache()))

@@ -226,25 +226,22 @@ def beginnings(known: Sequence[MainPointer], uuid: str) -> Iterator[SnapshotRef]
 def begun_with(context: TableContext) -> tuple[tuple[str, int], ...]:
     """Return what a branch began with, what that began with, and so on: identities, and their newest snapshots that it shares.
 
-    Empty for what another engine made, and for the table's own folder.
-
-    Raises `CorruptTableError`: a record of it cannot be read.
+    Empty for the table's own folder, for what another engine made, and where the record of it cannot be read.
     """
-    if context.branch is None or context.fork is None:
-        return ()
-    fork = context.fork.snapshot
 
     def load() -> tuple[SnapshotRef, ...]:
-        before = (
-            ()
-            if fork.branch_uuid == context.table_uuid
-            else beginnings(replacements(context), fork.branch_uuid)
-        )
-        return (fork, *before)
+        fork = None if context.branch is None else context.fork
+        if fork is None:
+            return ()
+        begun = fork.snapshot
+        is_first = begun.branch_uuid == context.table_uuid
+        return (begun, *(() if is_first else beginnings(replacements(context), begun.branch_uuid)))
 
-    found = context.cache.get_or(
-        (context.storage.url, context.branch_uuid, "begun"), load, lambda refs: 200 * len(refs)
-    )
+    key = (context.storage.url, context.branch_uuid, "begun")
+    try:
+        found = context.cache.get_or(key, load, lambda refs: 200 * len(refs))
+    except CorruptTableError:
+        return ()  # rows can be read, and lineage must not keep anybody from that
     return tuple((ref.branch_uuid, ref.id) for ref in found)
 
 
