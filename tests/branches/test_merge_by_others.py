@@ -59,7 +59,9 @@ def test_they_come_once(order, on_other, on_fix):
     assert through(table).verify(deep=True).ok
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(["fix", "other", "third"])), ids="-".join)
+@pytest.mark.parametrize(
+    "order", first_short(map("-".join, itertools.permutations(["third", "fix", "other"])), 2)
+)
 def test_they_come_once_by_way_of_two(order):
     table, _ = parted(COMPACTED)
     branched(table, "third")
@@ -70,8 +72,9 @@ def test_they_come_once_by_way_of_two(order):
     through(table).merge_branch("other")
     compacted(through(table))
     through(table).undo_replace()
-    through(table).merge_branch(order[0])
-    for name in order[1:]:
+    first, *rest = order.split("-")
+    through(table).merge_branch(first)
+    for name in rest:
         assert conflicts_of(through(table), name) == FOREIGN
     assert contents(through(table)) == [1, 2, 3, 10, 11, 12]
 
