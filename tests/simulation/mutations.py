@@ -210,6 +210,14 @@ def what_lies_below_another_engines_snapshot_is_history():
     ledger.is_built_on = lambda manifests, newer, older: True
 
 
+@mutation(test="tests/kernel/test_leftovers_far.py")
+def a_store_that_does_not_answer_is_taken_for_damage():
+    from anabranch.errors import AnabranchError
+    from anabranch.kernel.log import late_writes, removals
+
+    late_writes.UNKNOWABLE = removals.UNKNOWABLE = (AnabranchError,)
+
+
 @mutation(
     test="tests/kernel/test_history_removal.py::test_numbers_that_were_used_again_and_deleted_by_hand_are_missed"
 )

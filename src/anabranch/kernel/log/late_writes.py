@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.errors import AnabranchError, CorruptTableError
+from anabranch.errors import CorruptTableError
 from anabranch.format.records.fork import DELETED_PREFIX, FORK_FILE, Fork
 from anabranch.format.records.layout import BRANCH_FOLDER
 from anabranch.format.records.snapshot import Snapshot
 from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.properties import BRANCH_PROPERTY, PARENT_PROPERTY
-from anabranch.kernel.log.removals import is_after_removed, is_built_on
+from anabranch.kernel.log.removals import UNKNOWABLE, is_after_removed, is_built_on
 from anabranch.kernel.log.snapshot_files import SnapshotFiles
 
 _FOREIGN_LINKS = 4
@@ -152,7 +152,7 @@ class LateWrites:
         path = self._files.layout.branch_file_path(FORK_FILE)
         try:
             fork = Fork.from_json(self._files.storage.get(path), path=path)
-        except AnabranchError:
+        except UNKNOWABLE:
             return False
         # Its fork snapshot, and the past of main below that, were made elsewhere too.
         return snapshot.id > fork.snapshot.id and made_on != fork.branch_uuid
@@ -171,7 +171,7 @@ class LateWrites:
         # Numbers rise with time. Where time goes back, the lower one was committed after the upper one was prepared.
         try:
             lower = self._files.find(lower_id)
-        except AnabranchError:
+        except UNKNOWABLE:
             return False
         went_on = stored[lower_id] > stored[upper.id]
         back = 0 if lower is None else lower.time_millis - upper.time_millis

@@ -67,14 +67,14 @@ class MergeFacts(JsonFile):
     """Partition rows that a person chose to leave as they are on main."""
     is_ended: Annotated[bool, Stored(key="ended")]
     """Whether this only marks a merge as ended without merging, so that a delayed process stops."""
-    others: Annotated[Mapping[str, int], Stored(seldom=True, minimum=0)] = field(default_factory=dict)
-    """Other branches of which rows came with it, by uuid, each with the id of its newest snapshot that did: the branch was main
+    along: Annotated[Mapping[str, int], Stored(seldom=True, minimum=0)] = field(default_factory=dict)
+    """Other branches of which rows came along, by uuid, each with the id of its newest snapshot that did: the branch was main
     when they were merged."""
 
     @property
     def branches(self) -> Mapping[str, int]:
-        """All branches of which rows came with it, this one and others, as in `others`."""
-        return {**self.others, self.branch_uuid: self.head.id}
+        """All branches of which rows came with it, this one and others, as in `along`."""
+        return {**self.along, self.branch_uuid: self.head.id}
 
     def to_text(self) -> str:
         """The value of the property."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import CorruptTableError, NotFoundError, UnsupportedFeatureError
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import IDENTITY
 from anabranch.format.records.layout import HISTORY_FOLDER, Layout
@@ -21,6 +21,10 @@ from anabranch.format.text.json_object import check_version
 from anabranch.kernel.log.manifest_store import ManifestStore
 from anabranch.kernel.log.properties import PARENT_PROPERTY
 from anabranch.storage.protocol import Storage
+
+UNKNOWABLE: Final = (CorruptTableError, NotFoundError, UnsupportedFeatureError)
+"""Errors of files that are gone or damaged, so that nobody can say more. A store that does not answer is another matter: whoever
+took that for an answer would build on what is no history, and everybody after it."""
 
 _PREFIX = "removed-"
 REMOVAL_VERSION = 1
@@ -67,7 +71,7 @@ def is_after_removed(storage: Storage, manifests: ManifestStore, snapshot: Snaps
         files = {name for record in records for name in _list(record, "files") if isinstance(name, str)}
         entries = manifests.entries(metas, only=("file_name",)).df
         return bool(entries["file_name"].is_in(sorted(files)).any())
-    except AnabranchError:
+    except UNKNOWABLE:
         return False
 
 
@@ -123,7 +127,7 @@ def _records(storage: Storage) -> Iterator[dict[str, Any]]:
             continue
         try:
             content = json.loads(storage.get(info.path))
-        except (AnabranchError, ValueError, RecursionError):
+        except (*UNKNOWABLE, ValueError, RecursionError):
             continue
         if isinstance(content, dict):
             check_version(content.get("version"), REMOVAL_VERSION, path=info.path)
@@ -140,7 +144,7 @@ def _list(record: dict[str, Any], key: str) -> list[Any]:
 def _delta(manifests: ManifestStore, snapshot: Snapshot) -> Sequence[ManifestFileMeta]:
     try:
         return manifests.read_list(snapshot.delta_manifest_list)
-    except AnabranchError:
+    except UNKNOWABLE:
         return ()
 
 
@@ -151,7 +155,7 @@ def _file_names(manifests: ManifestStore, metas: Sequence[ManifestFileMeta]) -> 
             break
         try:
             frame = manifests.entries([meta], only=("kind", "file_name")).df
-        except AnabranchError:
+        except UNKNOWABLE:
             continue
         names += frame.filter(frame["kind"] == 0)["file_name"].head(_FILES - len(names)).to_list()
     return names
@@ -181,7 +185,7 @@ def is_built_on(manifests: ManifestStore, newer: Snapshot, older: Snapshot) -> b
         before = manifests.of_snapshot(older)
         taken_over = manifests.read_list(newer.base_manifest_list)
         return hold_the_same(manifests, before, taken_over)
-    except AnabranchError:
+    except UNKNOWABLE:
         return has_taken_over(manifests, newer, older) is not False
 
 
@@ -196,7 +200,7 @@ def has_taken_over(manifests: ManifestStore, newer: Snapshot, older: Snapshot) -
         if not len(added):
             return None
         base = manifests.entries(manifests.read_list(newer.base_manifest_list), only=_COLUMNS).live()
-    except AnabranchError:
+    except UNKNOWABLE:
         return None
     held = added.df.join(base.df, on=IDENTITY, how="semi").height
     return held == len(added) if held in (0, len(added)) else None

@@ -241,10 +241,10 @@ class MergePlanner:
         if conflicts:
             return MergePlan(tuple(conflicts))
         commits = after(theirs.left, found.taken.id)
-        others: Mapping[str, int] = {}
+        along: Mapping[str, int] = {}
         if base.context.main_generation:  # else the branch was never main
-            others = merged_in(with_expired(self._branch, commits, found.taken.id))
-        whole = self._whole(base, found, schema, settled, others)
+            along = merged_in(with_expired(self._branch, commits, found.taken.id))
+        whole = self._whole(base, found, schema, settled, along)
         return replace(whole, taken=found.taken, commits=tuple(counting_of(self._branch, commits)))
 
     def _settle(
@@ -305,7 +305,7 @@ class MergePlanner:
         found: MergeState,
         schema: MergedSchema,
         settled: Sequence[_Settled],
-        others: Mapping[str, int],
+        along: Mapping[str, int],
     ) -> MergePlan:
         entries = MergeEntries(base, self._branch, self._side.files, schema.schema, frozenset())
         added = [entry.file.file_name for one in settled for entry in one.share.added]
@@ -327,7 +327,7 @@ class MergePlanner:
                 theirs=_rows(settled, chosen=Choice.THEIRS),
                 ours=_rows(settled, chosen=Choice.OURS),
                 is_ended=False,
-                others=others,
+                along=along,
             ),
             schema=schema,
             adds_again=any(not born.of(name).is_after(newest) for name in added),
