@@ -3,7 +3,7 @@ import json
 import pytest
 
 from anabranch.errors import InvalidInputError
-from anabranch.lineage.model import SourceInput, TableInput
+from anabranch.lineage.model import EMBEDDED, LineageEntry, SourceInput, TableInput
 from anabranch.lineage.spark_offsets import inputs_between, parse_batch_offsets
 from anabranch.streaming.offsets import Offset, Position
 
@@ -65,3 +65,20 @@ def test_the_first_batch_begins_at_the_origin_of_its_end():
         SourceInput("files", "source 1", None, {"logOffset": 0}),
         SourceInput("unknown", "source 2", None, "2024"),
     )
+
+
+def test_a_range_says_what_its_branch_began_with():
+    begun = (("b-0", 4), ("t-1", 2))
+    offsets = [Offset("t-1", "b-1", "db.t", Position(n, f"s{n}"), begun=begun) for n in (5, 9)]
+    texts = [json.dumps(offset.to_dict()) for offset in offsets]
+    assert [Offset.from_dict(json.loads(text)).begun for text in texts] == [begun, begun]
+    (read,) = inputs_between(*(parse_batch_offsets(log(text)) for text in texts))
+    assert read.begun == begun
+    entry = LineageEntry("job", None, None, EMBEDDED, (read,))
+    assert [kept.begun for kept in LineageEntry.from_json(entry.to_json(), where="").inputs] == [begun]
+
+
+@pytest.mark.parametrize("begun", [5, "x", [["b-0"]], [["b-0", "x"]], [None], {"b-0": 4}, [["b-0", 1e999]]])
+def test_what_says_nothing_of_a_beginning_stops_no_stream(begun):
+    value = json.loads(ours(5)) | {"begun": begun}
+    assert Offset.from_dict(value).begun == ()

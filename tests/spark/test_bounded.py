@@ -57,6 +57,17 @@ class TestOffsets:
         assert end == {**last, "ended": 1}
         assert reader.partitions(last, end) == []
 
+    def test_a_stream_of_a_branch_says_what_that_began_with(self, table):
+        table.create_branch("fix", "begun", snapshot=2)
+        reader = reader_of(table.branch("fix"), scan__snapshot_id="2")
+        first = reader.initialOffset()
+        assert first["begun"] == [[table.context.branch_uuid, 2]]
+        add(table.branch("fix"), 41)
+        end = latest(reader, first)
+        assert (end["snapshot"], end["begun"]) == (3, first["begun"])
+        assert latest(reader, json.loads(json.dumps(end))) == end
+        assert "begun" not in reader_of(table).initialOffset()
+
     def test_a_stream_may_have_nothing_to_deliver(self, table):
         reader = reader_of(table, scan__bounded__watermark=at(6))
         start = reader.initialOffset()

@@ -67,7 +67,7 @@ class TableInput:
             "branch": self.branch_uuid,
             "from": self.start.to_dict(),
             "to": self.end.to_dict(),
-            **({"begun": self.begun} if self.begun else {}),
+            **({"begun": [[*pair] for pair in self.begun]} if self.begun else {}),
         }
 
 

@@ -83,11 +83,14 @@ class Position:
 
 def beginnings_of(value: Any) -> Beginnings:
     """Parse what a branch began with; what cannot be parsed is not known."""
-    try:
-        found = tuple((str(uuid), int(last)) for uuid, last in value or ())
-    except (TypeError, ValueError):
-        return ()
-    return found
+    found: list[tuple[str, int]] = []
+    for pair in value if isinstance(value, list) else ():
+        match pair:
+            case [str(uuid), int(last)]:
+                found.append((uuid, last))
+            case _:
+                return ()
+    return tuple(found)
 
 
 BEGINNING = Position(0, None)
@@ -130,7 +133,7 @@ class Offset:
             **self.position.to_dict(),
             "origin": None if self.origin is None else self.origin.to_dict(),
             **({} if self.origin_branch is None else {"originBranch": self.origin_branch}),
-            **({"begun": self.begun} if self.begun else {}),
+            **({"begun": [[*pair] for pair in self.begun]} if self.begun else {}),
             **({"ended": self.ended} if self.ended else {}),
         }
 
