@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 # Nothing is right or wrong because of how fast a busy machine was.
 settings.register_profile("anabranch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("anabranch")
+
+# A shell lets what it starts in the background ignore SIGINT, and so would the processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A JVM of the tests lives for minutes: what its second compiler and its parallel collector gain is less than they take
 # (a quarter of all CPU in tests/spark). Spark's launcher adds this to every driver, also to those of scripts.
