@@ -206,6 +206,24 @@ def test_the_tables_own_tags_are_left_alone(table):
             work("anabranch-other")
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda table: table.tag(3),
+        lambda table: table.delete_tag(3),
+        lambda table: table.replace_tag(3, 1),
+        lambda table: table.rename_tag(3, "new"),
+        lambda table: table.create_branch("fix", 3),
+        lambda table: table.branch(3),
+        lambda table: table.delete_branch(3),
+        lambda table: table.replace_main_branch(3),
+    ],
+)
+def test_names_that_are_no_text(table, use):
+    with pytest.raises(anabranch.InvalidNameError, match="the name of a (tag|branch) is text, found int"):
+        use(table)
+
+
 def test_renaming(table):
     made = _at(table, NOON).create_tag("old", 2, retained="7 d")
     assert table.rename_tag("old", "new") == replace(made, name="new")

@@ -76,6 +76,13 @@ class Held:
             if Counter(ids) != Counter(self.rows_of[stamp_of(saved)]):
                 raise Violation(f"savepoint {number} holds {sorted(ids)}")
 
+    def tags_left(self):
+        """Names of tags that were acknowledged, and of those that could not be taken back, sorted."""
+        folder = f"{self.root}/tag/tag-"
+        stored = {path.removeprefix(folder) for path in self.world.store.objects if path.startswith(folder)}
+        acknowledged = {path.rpartition("tag-")[2] for path in self.tags}
+        return sorted(acknowledged | {name for name in stored if not name.startswith("anabranch-")})
+
     def is_some_set_aside(self):
         """Whether a reference needs what a cleaning has moved away, or the newest snapshot of a writer that died."""
         return any(self.missing(stamp, content) for _, stamp, content in self.refs()) or any(

@@ -139,7 +139,7 @@ class Scene:
         yield acts.Append(world.rows(1))
         if world.model.is_some_tag_set_aside():
             yield acts.Expire(2)  # one died before it looked at what it had set aside
-        for name in sorted(path.rpartition("tag-")[2] for path in world.model.tags):
+        for name in world.model.tags_left():
             yield acts.DeleteTag(name)
         world.now += 2 * DAY
         yield acts.Expire(None, "1 d", left=2)

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from unittest import mock
 
@@ -165,24 +166,27 @@ class World:
         name = branch.rpartition("branch-")[2] or None
         view = View(self.store, _NOBODY, ROOT)
         try:
-            found = TableContext(view, "db.t", name, cache=self.cache).snapshots.head()
+            snapshots = TableContext(view, "db.t", name, cache=self.cache).snapshots
+            found = snapshots.head()
         except CorruptTableError as error:
             if self.model.damaged:
                 return
             raise Violation(f"nobody can tell the newest snapshot of '{branch}': {error}") from error
         expected = line.head
         if (None if found is None else found.stamp) != (None if expected is None else expected.stamp):
-            kind = Known if self._is_astray_above_a_gap(line, found, branch) else Violation
+            is_alone = found is not None and len([*islice(snapshots.backwards(found), 2)]) == 1
+            kind = Known if self._is_astray_above_a_gap(line, found, branch, is_alone) else Violation
             raise kind(
                 f"readers find snapshot {found and found.id} of '{branch}', by {found and found.commit_user}; the newest is "
                 f"{expected and expected.id} by {expected and expected.act}"
             )
 
-    def _is_astray_above_a_gap(self, line, found, branch):
+    def _is_astray_above_a_gap(self, line, found, branch, is_alone):
         """Whether it stands above what another engine rolled back: nothing tells that from a lost snapshot.
 
         Put by another engine it stays there; what a writer of ours has put, it takes away if it lives. But if another engine has
-        expired the history below, what it put is all there is, and a writer of ours goes on with that.
+        expired the history below, what it put is all there is, and a writer of ours goes on with that. Another late one may have
+        the number below: what was found *is alone* if that is not what it was built on.
         """
         if "astray" not in self.known or found is None:
             return False
@@ -197,7 +201,7 @@ class World:
         # One of another engine names no parent, so what is astray below it may be what it was built on.
         while act is not None and act.is_rescued and below in line.astray and is_there(below):
             below -= 1
-        return is_late and not is_there(below)
+        return is_late and (is_alone or not is_there(below))
 
     def is_hint_of_what_another_engine_rolled_back(self, error):
         """Whether a late writer of another engine pointed the hint at its snapshot after that had been rolled back.

@@ -51,6 +51,12 @@ def name_list(given: str | Iterable[str], what: str) -> tuple[str, ...]:
     return names
 
 
+def check_is_text(kind: str, name: object) -> None:
+    """Raise `InvalidNameError` unless what is to name something that exists is text at all."""
+    if not isinstance(name, str):
+        raise InvalidNameError(f"the name of a {kind} is text, found {type(name).__name__}")
+
+
 def check_database_name(name: str) -> None:
     """Raise `InvalidNameError` unless a database may be called so."""
     _check("database", name)
@@ -129,8 +135,7 @@ def check_group_name(name: str) -> None:
 
 def _check(kind: str, name: str) -> None:
     """Check the rules for names of every kind."""
-    if not isinstance(name, str):
-        raise InvalidNameError(f"the name of a {kind} is text, found {type(name).__name__}")
+    check_is_text(kind, name)
     if not name.strip():
         _refuse(kind, name, "is empty or blank")
     if any(unicodedata.category(c) in _INVISIBLE_CATEGORIES or c in _DIRECTION_SIGNS for c in name):

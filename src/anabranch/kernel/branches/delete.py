@@ -22,6 +22,7 @@ from anabranch.format.records.fork import DELETING_FILE, FORK_FILE, Fork
 from anabranch.format.records.layout import MAIN_BRANCH
 from anabranch.format.records.main_pointer import former_main_name
 from anabranch.format.records.savepoint import Savepoint
+from anabranch.format.text.names import check_is_text
 from anabranch.kernel.branches.lost_fork import readable_branch
 from anabranch.kernel.branches.operations import record_deletion
 from anabranch.kernel.log.archive import archive_rest
@@ -62,6 +63,7 @@ def delete_branch(main: TableContext, name: str, *, dry_run: bool = False) -> De
         NotFoundError: there is no such branch.
         InvalidInputError: the branch is main now, or is kept as a former main.
     """
+    check_is_text("branch", name)
     main = main_of(main)
     if name == MAIN_BRANCH:
         raise InvalidInputError(f"main of '{main.name}' cannot be deleted", hint="drop the table instead.")

@@ -13,7 +13,7 @@ from anabranch.format.records.fork import DELETING_FILE, FORK_FILE
 from anabranch.format.records.layout import MAIN_BRANCH, Layout, branch_name_of
 from anabranch.format.records.main_pointer import former_main_of
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.text.names import fits_file
+from anabranch.format.text.names import check_is_text, fits_file
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import former_main, main_of
 from anabranch.kernel.log.parallel import reading
@@ -68,6 +68,7 @@ def open_branch(context: TableContext, branch: str) -> TableContext:
 
     Raises `NotFoundError` naming the existing branches.
     """
+    check_is_text("branch", branch)
     if branch == MAIN_BRANCH:
         return main_of(context.on_branch(None))
     replacement = former_main_of(branch)

@@ -118,24 +118,35 @@ def check_holds(context: TableContext, moment: Moment) -> None:
             _check_manifests(context, moment.snapshot)
 
 
+def holds_nothing(context: TableContext, snapshot: Snapshot) -> bool:
+    """Whether a reference to a snapshot was made too late to hold it: the snapshot has gone, and manifests of it as well.
+
+    Such a one is left by a process that put it after an expiry, and died before it looked. What only has lost its snapshot's own
+    file holds the rest.
+    """
+    return context.snapshots.still(snapshot) is None and _missing_manifest(context, snapshot) is not None
+
+
 def _check_manifests(context: TableContext, snapshot: Snapshot) -> None:
+    gone = _missing_manifest(context, snapshot)
+    if gone is not None:
+        raise NotFoundError(
+            f"snapshot {snapshot.id} of '{context.title}' cannot be referred to: {gone} is gone",
+            hint="choose a newer moment: an expiry of another engine may have ended in the middle. `verify` tells what is damaged.",
+        )
+
+
+def _missing_manifest(context: TableContext, snapshot: Snapshot) -> str | None:
+    """Return a manifest or manifest list of a snapshot that is not in the store or cannot be read; None if all are there."""
     lists = [name for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list) if name != NO_LIST]
     exists = context.storage.exists
     try:
         manifests = [meta.file_name for name in lists for meta in context.manifests.read_list(name)]
         paths = [context.layout.manifest_path(name) for name in (*lists, *manifests)]
-        gone = [
-            path
-            for path, found in zip(paths, each(exists, paths, at=context.storage), strict=True)
-            if not found
-        ]
+        found = each(exists, paths, at=context.storage)
     except CorruptTableError as error:
-        gone = [error.path or "a manifest of it"]
-    if gone:
-        raise NotFoundError(
-            f"snapshot {snapshot.id} of '{context.title}' cannot be referred to: {gone[0]} is gone",
-            hint="choose a newer moment: an expiry of another engine may have ended in the middle. `verify` tells what is damaged.",
-        )
+        return error.path or "a manifest of it"
+    return next((path for path, is_there in zip(paths, found, strict=True) if not is_there), None)
 
 
 def time_text(millis: int) -> str:

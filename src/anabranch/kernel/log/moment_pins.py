@@ -13,9 +13,9 @@ from contextlib import suppress
 from anabranch.errors import AnabranchError, StorageError
 from anabranch.format.text.names import RESERVED_TAG_PREFIX
 from anabranch.kernel.log.context import TableContext
-from anabranch.kernel.log.moment import Moment, check_holds
+from anabranch.kernel.log.moment import Moment, check_holds, holds_nothing
 from anabranch.kernel.log.store_clock import day_old
-from anabranch.kernel.log.tag_log import delete_tags, put_tag
+from anabranch.kernel.log.tag_log import delete_tags, find_tags, put_tag
 
 _PREFIX = f"{RESERVED_TAG_PREFIX}pin-"
 
@@ -69,8 +69,12 @@ def hand_over(context: TableContext, pin: str, moment: Moment) -> None:
 def release_old(context: TableContext, tags: Mapping[str, int]) -> list[str]:
     """Remove the pins of killed operations and return their names; `tags` are all tags, with when they were stored.
 
-    A pin's name is used once, so however long ago it was listed, it is the one that was stored then.
+    A pin's name is used once, so however long ago it was listed, it is the one that was stored then. One that holds nothing goes
+    at once: nothing could expire as long as it is there, and its maker finds the same.
     """
-    old = day_old(context, {name: stored for name, stored in tags.items() if is_pin(name)})
-    delete_tags(context, old)
-    return old
+    stored = {name: at for name, at in tags.items() if is_pin(name)}
+    old = day_old(context, stored)
+    young = find_tags(context, sorted(stored.keys() - set(old)), unread=lambda *_: None)
+    let_go = [*old, *(pin.name for pin in young if holds_nothing(context, pin.snapshot))]
+    delete_tags(context, let_go)
+    return let_go

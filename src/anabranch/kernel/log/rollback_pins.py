@@ -24,6 +24,7 @@ from anabranch.errors import StorageError
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import NO_LIST, Snapshot
 from anabranch.kernel.log.context import TableContext
+from anabranch.kernel.log.moment import holds_nothing
 from anabranch.kernel.log.store_clock import day_old
 from anabranch.kernel.log.tag_log import find_tag, find_tags, tag_times
 
@@ -119,7 +120,7 @@ def _settle(context: TableContext, user: str, tags: dict[str, Tag], pinned_at: i
                 raise
             return  # a full disk is cleaned first: our own expiry needs no pins, and the next one puts it
         tags[_result_name(user)] = Tag(_result_name(user), result)
-    elif result is not None or day_old(context, {user: pinned_at}):
+    elif result is not None or day_old(context, {user: pinned_at}) or holds_nothing(context, target):
         del tags[_target_name(user)]
         unpin(context, user)
 

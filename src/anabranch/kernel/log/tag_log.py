@@ -14,7 +14,7 @@ from anabranch.errors import NotFoundError
 from anabranch.format.records.layout import tag_name_of
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.snapshot import BATCH_COMMIT_IDENTIFIER, NO_LIST, CommitKind, Snapshot
-from anabranch.format.text.names import RESERVED_TAG_PREFIX, fits_file
+from anabranch.format.text.names import RESERVED_TAG_PREFIX, check_is_text, fits_file
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.inherited_tags import (
     MARK_PREFIX,
@@ -63,7 +63,8 @@ def delete_tags(context: TableContext, names: Iterable[str]) -> None:
 
 
 def is_internal(name: str) -> bool:
-    """Whether the table made the tag of this name for itself."""
+    """Whether the table made the tag of this name for itself. Raises `InvalidNameError` if it is no text."""
+    check_is_text("tag", name)
     return name.startswith(RESERVED_TAG_PREFIX)
 
 
@@ -80,6 +81,7 @@ def find_tag(context: TableContext, name: str) -> Tag | None:
 
 def get_tag(context: TableContext, name: str) -> Tag:
     """Return the tag of exactly that name. Raises `NotFoundError` naming the existing tags."""
+    check_is_text("tag", name)
     tag = find_tag(context, name)
     if tag is None:
         raise NotFoundError(f"tag '{name}' does not exist in '{context.title}'", hint=tags_there_are(context))

@@ -16,6 +16,7 @@ from anabranch.errors import (
     InvalidInputError,
     InvalidNameError,
     NotFoundError,
+    StorageError,
 )
 from anabranch.format.records.refs import Tag
 from anabranch.format.records.savepoint import pinned_savepoint_of
@@ -64,8 +65,8 @@ def create_tag(
     try:
         check_holds(context, moment)
         _check_not_inherited(context, tag)
-    except AnabranchError:
-        take_back(context, tag)  # not another that has its name since
+    except AnabranchError as refused:
+        _take_back(context, tag, refused)
         raise
     return tag
 
@@ -116,9 +117,9 @@ def rename_tag(context: TableContext, name: str, new_name: str) -> Tag:
     try:
         check_there(context, of_tag(old))
         _check_not_inherited(context, new)
-    except AnabranchError:
+    except AnabranchError as refused:
         if existing is None:
-            take_back(context, new)
+            _take_back(context, new, refused)
         raise
     remove_exactly(context, old)  # not one that was put in its place since
     return new
@@ -143,9 +144,9 @@ def replace_tag(context: TableContext, name: str, moment: Moment, *, retained: i
     context.storage.put(context.layout.tag_path(name), tag.to_json())
     try:
         pins.hand_over(context, pin, moment)
-    except NotFoundError:
+    except NotFoundError as refused:
         if own is None:
-            take_back(context, tag)
+            _take_back(context, tag, refused)
         elif find_tag(context, name) == tag:
             context.storage.put(context.layout.tag_path(name), old.to_json())
         raise
@@ -188,6 +189,15 @@ def own_inherited(main: TableContext, former: TableContext) -> None:
 
     names = [name for name in tag_names(former) if name in inherited]
     each(put, find_own(former, names), at=main.storage)
+
+
+def _take_back(context: TableContext, tag: Tag, refused: AnabranchError) -> None:
+    """Remove a tag that was just put and is refused; where the store does not let us, the error says that it may be left."""
+    try:
+        take_back(context, tag)  # not another that has its name since
+    except StorageError as error:
+        left = f"The tag '{tag.name}' may be left ({error.message}): `delete_tag` removes it."
+        refused.hint = left if refused.hint is None else f"{refused.hint} {left}"
 
 
 def parse_retained(text: str | int | None) -> int | None:

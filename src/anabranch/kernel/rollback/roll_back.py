@@ -17,9 +17,10 @@ The history in between stays; see `history_removal` for the other way.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import NotFoundError, StorageError
 from anabranch.format.records.snapshot import CommitIdentity, Snapshot
 from anabranch.kernel.actions.rollback import Difference, Rollback, difference_to
 from anabranch.kernel.commit.base import Base
@@ -88,8 +89,9 @@ def roll_back(context: TableContext, version: str | int) -> Snapshot:
         action = Rollback(moment.snapshot, str(version))
         request = CommitRequest(action, identity, pin=pin)
         made = commit(context, request, known_head=newest.snapshot).snapshot
-    except NOT_PUBLISHED:
-        unpin(context, identity.user)  # after any other error it may be needed
+    except NOT_PUBLISHED:  # after any other error the pin may be needed
+        with suppress(StorageError):  # an expiry lets go of it later
+            unpin(context, identity.user)
         raise
     assert made is not None, "the commit was made just now"
     if brings_back(context, made):
