@@ -221,13 +221,11 @@ class Model(Held):
     def _put_back(self, line, branch, number, content):
         """A snapshot in place of the oldest that is lost, with its rows."""
         lost, head, stamp = line.lost[0], line.head, stamp_of(content)
-        if number < lost.id and line.expired.get(number) == stamp:
-            # A reference still held what had expired, and what was lost continues that.
-            self._push(
-                line,
-                branch,
-                Entry(number, stamp, content, self.rows_of[stamp], None, self.world, self.world.now),
-            )
+        expired = line.expired.get(number)
+        if number < lost.id and expired is not None and (stamp == expired or stamp not in self.rows_of):
+            # A reference still held what had expired, or its lists are left, and what was lost continues that.
+            rows = self.rows_of[expired]
+            self._push(line, branch, Entry(number, stamp, content, rows, None, self.world, self.world.now))
             return
         if line.entries and number == line.entries[0].id - 1 and stamp in self.rows_of:
             # The past of a branch that is main is put below what it began with, as when it became main.
