@@ -7,6 +7,7 @@ not the threads. So a process that was forked after that may not use them; one t
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from anabranch.errors import UnsupportedFeatureError
 
@@ -34,3 +35,7 @@ class Unforked:
                 hint="start processes with multiprocessing.get_context('spawn') or 'forkserver', for PyTorch with "
                 "DataLoader(multiprocessing_context='spawn'); or fork before the first read.",
             )
+
+
+may_use_polars: Final = Unforked("Polars")
+"""Called where manifests are decoded or asked: whatever reads or changes a table comes by there."""

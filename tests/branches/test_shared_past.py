@@ -502,3 +502,21 @@ def test_where_the_folder_of_main_is_gone_its_past_is_not_taken_for_it():
     again(table).repair()
     assert ids_of(again(table)) == held[9]
     assert holds(table, held) == held
+
+
+def test_no_gap_is_told_of_where_the_history_of_two_mains_lies_in_one_folder():
+    """The newest main has the middle of it, the first one what is above and, since the second expired, below."""
+    table = make_table(f"memory://shared{next(_names)}")
+    for row in range(6):
+        table.append(rows(row, 1))
+    table.create_branch("b", snapshot=3)
+    table.create_branch("c", snapshot=6)
+    table.append(rows(6, 1))
+    for row in (10, 11):
+        table.branch("b").append(rows(row, 1))
+    table.replace_main_branch("b", force=True)
+    table.append(rows(12, 1))
+    assert table.expire_snapshots(retain_max=3).snapshots == (1, 2, 3)
+    table.append(rows(13, 1))
+    table.replace_main_branch("c", force=True)
+    assert again(table).verify(deep=True).problems == ()

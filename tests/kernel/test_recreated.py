@@ -63,6 +63,40 @@ def _files(folder):
     }
 
 
+READS = {
+    "scan": lambda t: t.scan().to_arrow(),
+    "snapshot": lambda t: t.snapshot,
+    "snapshots": lambda t: list(t.snapshots()),
+    "files": lambda t: t.system("files"),
+    "verify": lambda t: t.verify(),
+    "branch": lambda t: t.branch("fix"),
+    "branch main": lambda t: t.branch("main"),
+    "branch by option": lambda t: t.with_options({"branch": "fix"}),
+    "diff": lambda t: t.diff("main", "fix"),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_nothing_is_read(read):
+    lake = anabranch.connect(f"memory://recreated-reads{next(_NAMES)}")
+    old = _make(lake, 0)
+    lake.drop_table("db.t")
+    _make(lake, 100)
+    with pytest.raises(
+        anabranch.NotFoundError, match=r"'db\.t' was dropped and created again since it was opened"
+    ):
+        read(old)
+
+
+def test_nothing_is_compared_of_a_table_that_is_gone():
+    lake = anabranch.connect(f"memory://recreated-reads{next(_NAMES)}")
+    old = _make(lake, 0)
+    lake.drop_table("db.t")
+    for sides in (("main", "main"), ("main", "fix")):
+        with pytest.raises(anabranch.NotFoundError, match="is not there any more|does not exist"):
+            old.diff(*sides)
+
+
 @pytest.mark.parametrize("act", first_short(ACTS.values(), 6), ids=ACTS)
 def test_nothing_is_changed(tmp_path, act):
     lake = anabranch.connect(str(tmp_path))

@@ -73,3 +73,50 @@ def test_one_forked_after_a_request_to_an_object_store_says_so(s3_server):
     done = forked(url, s3_server.options, before="")  # opening a table has asked for it
     assert done.returncode == 3, done.stderr
     assert "the threads of obstore do not outlive a fork" in done.stdout
+
+
+VERBS = """
+import faulthandler, os, subprocess, sys, warnings
+import anabranch
+warnings.simplefilter("ignore")
+url = sys.argv[1]
+table = anabranch.connect(url).table("db.t")
+table.scan().to_arrow()
+appends = "import anabranch, sys; anabranch.connect(sys.argv[1]).table('db.t').append([dict(id=9, p='c')])"
+subprocess.run([sys.executable, "-c", appends, url], check=True)  # of which this process knows no manifest
+verbs = dict(
+    append=lambda: table.append([{"id": 6, "p": "a"}]),
+    verify=lambda: table.verify(),
+    repair=lambda: table.repair(),
+    merge=lambda: table.merge_branch("fix"),
+    expire=lambda: table.expire_snapshots(retain_max=2),
+    orphans=lambda: table.remove_orphan_files(),
+    overwrite=lambda: table.overwrite([{"id": 5, "p": "a"}]),
+    replace=lambda: table.replace([{"id": 5, "p": "a"}], where="p = 'a'"),
+    sort=lambda: table.sort_compact("id"),
+    compact=lambda: table.compact(full=True),
+    diff=lambda: table.diff("main", "fix").rows().count(),
+)
+for name, verb in verbs.items():
+    child = os.fork()
+    if child == 0:
+        faulthandler.dump_traceback_later(30, exit=True)
+        try:
+            verb()
+        except anabranch.UnsupportedFeatureError as error:
+            print(name, error.message, flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
+
+
+def test_no_verb_of_one_forked_after_a_read_waits_for_ever(tmp_path):
+    table = anabranch.connect(str(tmp_path)).create_table("db.t", "id BIGINT, p STRING", partition_by="p")
+    for row in range(4):
+        table.append([{"id": row, "p": "a"}, {"id": 10 + row, "p": "b"}])
+    table.create_branch("fix", snapshot=3)
+    table.branch("fix").append([{"id": 20, "p": "a"}])
+    command = [sys.executable, "-c", VERBS, str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the threads of Polars do not outlive a fork") == 11, done.stdout

@@ -17,6 +17,7 @@ from typing import Final
 import polars as pl
 
 from anabranch.engine import Engine
+from anabranch.forked import may_use_polars
 from anabranch.format.records.layout import (
     BRANCH_FOLDER,
     HISTORY_FOLDER,
@@ -68,6 +69,7 @@ def old_files(
         modified_until: epoch milliseconds.
         engine: lists the folders of partitions.
     """
+    may_use_polars()
     rows = _old_metadata(context, modified_until)
     prefixes = [f"{escape(key)}=" for key in partition_keys]
     top = _children(context.storage, "", prefixes[0]) if prefixes else [""]

@@ -229,6 +229,7 @@ class MaintenanceMethods(TableView):
 
         self._check_unpinned()
         check_table_there(self._context)
+        self._context.check_not_recreated()
         return verify(self._context, deep=deep, engine=self._engine, progress=progress or (lambda _: None))
 
     def repair(self, dry_run: bool = False, progress: Callable[[str], None] | None = None) -> Repair:

@@ -59,6 +59,7 @@ class CompareMethods(TableView):
                     f"{side!r} names no branch or moment to compare",
                     hint="write text: 'main', 'fix@good', 'main@snapshot.5'.",
                 )
+        main.check_not_recreated()
         return Diff(side_of(main, left), side_of(main, asked), self._engine)
 
     def audit(self, checks: str | os.PathLike[str] | Checks, *, by: str | None = None) -> Verdict:

@@ -16,6 +16,7 @@ from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.main_branch import located
 from anabranch.kernel.log.moment import Moment, of_tag
+from anabranch.kernel.log.parallel import reading
 from anabranch.kernel.log.tag_log import get_tag
 from anabranch.kernel.refs.moments import MOMENT_OPTIONS, place_and_moment, resolve, to_millis
 from anabranch.kernel.refs.published import at_time, published_at
@@ -115,7 +116,10 @@ class Table(
 
         Raises `NotFoundError`.
         """
-        found = open_branch(self._context, name)
+        with reading(self._context.storage) as begin:
+            same_table = begin(self._context.check_not_recreated)
+            found = open_branch(self._context, name)
+            same_table()
         return Table(found, options=self._options, engine=self._engine, lineage=self._lineage_source)
 
     def with_options(self, options: Mapping[str, str]) -> Table:

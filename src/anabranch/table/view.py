@@ -12,7 +12,7 @@ from anabranch.format.records.snapshot import CommitIdentity, Snapshot, Snapshot
 from anabranch.format.schema.per_use import asks_of_the_table, refuse_table_options
 from anabranch.format.schema.support import check_readable
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.log.branch_log import branch_names, check_still_there
+from anabranch.kernel.log.branch_log import being_made, branch_names, check_still_there
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.main_branch import main_of
@@ -185,11 +185,9 @@ class TableView:
             return snapshot, schema
 
     def _check_same_branch(self, found: Snapshot | None) -> None:
-        """Raise `NotFoundError` if a snapshot found in a branch opened by name is of another one that was made since."""
+        """Raise `NotFoundError` if a snapshot that was found is of another table or branch, made since under the name."""
         context = self._context
-        if found is None or context.branch is None or context.main_generation is not None:
-            return
-        if context.is_replaced(found):
+        if found is not None and context.is_replaced(found):
             raise NotFoundError(
                 f"'{context.title}' was dropped and created again since it was opened",
                 hint="open it again to read the new one.",
@@ -212,10 +210,7 @@ class TableView:
         if latest is None:
             check_still_there(self._context)
             self._context.check_same_table()
-            raise NotFoundError(
-                f"'{self._context.title}' has no schema: it was deleted while this was going on, and is being made again",
-                hint="open it again when it is there.",
-            )
+            raise being_made(self._context)
         return latest
 
     def _check_readable(self, schema: TableSchema, snapshot: Snapshot | None) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
-from anabranch.forked import Unforked
 from anabranch.format.avro import columns
 from anabranch.format.avro.container import (
     Block,
@@ -35,9 +34,6 @@ from anabranch.format.records.manifest_schema import (
 
 _BLOCK_BYTES = 4 << 20
 """Decompressed rows of one block of what is written."""
-
-_may_use_polars: Final = Unforked("Polars")
-"""Here, because whatever reads a table decodes its manifests."""
 
 _INT64 = 2**63 - 1
 _INT32 = 2**31 - 1
@@ -158,7 +154,6 @@ def decode_manifests(
             file name that leads out of its folder; names the manifest.
         UnsupportedFeatureError: an entry is of another format version.
     """
-    _may_use_polars()
     wanted = [name for name in COLUMNS if only is None or name in only]
     df, found = read_columns(files, {name: _FIELDS[name] for name in ("version", *wanted)}, rows=counts)
     checks = [check for check in _CHECKS if check.column in df.columns]

@@ -19,7 +19,7 @@ from anabranch.format.records.snapshot import Snapshot
 from anabranch.format.schema.diff import changes_between
 from anabranch.format.schema.table_schema import TableSchema
 from anabranch.format.types.data_types import Field
-from anabranch.kernel.log.branch_log import open_branch
+from anabranch.kernel.log.branch_log import being_made, check_still_there, open_branch
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.lost_pointers import check_snapshot_readable
 from anabranch.kernel.log.main_branch import located
@@ -84,7 +84,10 @@ def side_of(main: TableContext, asked: str) -> DiffSide:
         return DiffSide(asked, context, snapshot, context.schemas.get(snapshot.schema_id))
     head = context.snapshots.head()
     schema = context.schemas.latest()
-    assert schema is not None, "an open branch has a schema"
+    if schema is None or head is None:
+        check_still_there(context)
+    if schema is None:
+        raise being_made(context)
     return DiffSide(asked, context, head, schema)
 
 

@@ -129,6 +129,14 @@ def check_still_there(branch: TableContext) -> None:
         )
 
 
+def being_made(context: TableContext) -> NotFoundError:
+    """Return the error for a table or branch that is there without a schema."""
+    return NotFoundError(
+        f"'{context.title}' has no schema: it was deleted while this was going on, and is being made again",
+        hint="open it again when it is there.",
+    )
+
+
 def check_table_there(context: TableContext) -> None:
     """Raise as `check_still_there` if nothing is left of the whole table."""
     own = Layout()

@@ -138,6 +138,21 @@ class TableContext:
                 hint="open the table again to work on the new one.",
             )
 
+    def check_not_recreated(self) -> None:
+        """Raise `NotFoundError` if another table has the name since this one was opened; for whoever reads.
+
+        A first schema that is gone or damaged does not tell; what is read next does.
+        """
+        try:
+            is_same = self.read_table_uuid() == self.table_uuid
+        except (CorruptTableError, NotFoundError):
+            return
+        if not is_same:
+            raise NotFoundError(
+                f"'{self.title}' was dropped and created again since it was opened",
+                hint="open the table again to read the new one.",
+            )
+
     def check_same_branch(self) -> None:
         """Raise as `check_same_table`, and if this branch was deleted since it was opened, even if made again under its name.
 

@@ -15,6 +15,7 @@ from itertools import islice
 import polars as pl
 
 from anabranch.errors import AnabranchError, CorruptTableError, NotFoundError
+from anabranch.forked import may_use_polars
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import COLUMNS, EntryFrame
 from anabranch.format.records.layout import Layout
@@ -123,6 +124,7 @@ class ManifestStore:
             only: names of columns.
             keep: whether to cache what is not cached yet.
         """
+        may_use_polars()
         columns = tuple(COLUMNS) if only is None else only
         expected = {meta.file_name: meta.num_entries for meta in metas}
         small = [name for name, count in expected.items() if count < _MANY]

@@ -175,7 +175,7 @@ def read_history(
     if head is None and context.snapshots.ids():
         return  # the newest is damaged: what it was is not known
     if head is not None:
-        _history(context, head, snapshots, found)
+        _history(context, head, snapshots, found, known)
     hinted = hinted_id(context)
     _hints(context, head, hinted, found)
 
@@ -208,7 +208,13 @@ def _snapshots(
     return there
 
 
-def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], found: Found) -> None:
+def _history(
+    context: TableContext,
+    head: Snapshot,
+    there: dict[int, Snapshot],
+    found: Found,
+    read_before: Collection[str] = (),
+) -> None:
     of, layout = of_branch(context), context.layout
     made_on = head.properties.get(BRANCH_PROPERTY)
     known = (None, context.branch_uuid, context.table_uuid)
@@ -250,7 +256,7 @@ def _history(context: TableContext, head: Snapshot, there: dict[int, Snapshot], 
         snapshot, older = there.get(number), there.get(number - 1)
         path = layout.snapshot_path(number)
         if snapshot is None:
-            if not any(p.path == path for p in found.problems):
+            if path not in read_before and not any(p.path == path for p in found.problems):
                 found.problems.append(_gap(context, number, path))
             continue
         if older is not None and not context.snapshots.follows(older, snapshot):

@@ -13,6 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from anabranch.errors import AnabranchError
+from anabranch.forked import may_use_polars
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.records.entry_frame import IDENTITY
 from anabranch.format.records.snapshot import CommitKind, Snapshot
@@ -72,6 +73,7 @@ def look(
         progress: called with a description of each phase.
         files: whether to check that data files exist, with the right sizes.
     """
+    may_use_polars()
     main = main_as_far_as_known(context)
     progress("history and refs")
     looked = Looked(read_states(main))

@@ -14,6 +14,7 @@ from anabranch.expr.bound import BoundPredicate
 from anabranch.expr.coerce import converts_exactly
 from anabranch.expr.evaluate import filter_mask
 from anabranch.expr.prune import key_values, may_match
+from anabranch.forked import may_use_polars
 from anabranch.format.records.data_file import ManifestFileMeta
 from anabranch.format.rows.binary_row import SlotKind, slot_kind
 from anabranch.format.rows.binary_row_columns import decode_column
@@ -40,6 +41,7 @@ def manifests_may_match(
     metas: Sequence[ManifestFileMeta], predicate: BoundPredicate, schema: TableSchema
 ) -> list[ManifestFileMeta]:
     """Return the manifests whose partition range may hold a match."""
+    may_use_polars()
     statistics = Statistics(
         fields=schema.partition_fields,
         table_fields=schema.partition_fields,
