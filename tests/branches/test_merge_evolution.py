@@ -97,6 +97,30 @@ def test_files_that_no_schema_of_main_describes_need_rewriting():
     before = names(table)
     assert conflicts_of(table) == [("SCHEMA_REWRITE_NEEDED", "(the whole table)")]
     assert names(table) == before
+    hint = "rewrite the branch's files with its newest schema, by `sort_compact`, and merge again."
+    assert (
+        conflict.hint
+        == f"on main, 'n' is called 'number': make it so on the branch with `alter`, then {hint}"
+    )
+    fix.alter().rename_column("n", "number").apply()
+    (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
+    assert conflict.hint == hint
+    fix.sort_compact("id")
+    table.merge_branch("fix")
+    assert [(r["id"], r["number"]) for r in read(table)] == [(1, 1), (10, 2**40)]
+
+
+def test_types_that_both_sides_widened_are_made_alike_as_the_hint_says():
+    table, fix = plain()
+    table.alter().widen_column("n", "BIGINT").rename_column("n", "number").apply()
+    fix.alter().add_column("x", "STRING").apply()
+    fix.append(numbered([10], n=[4], x=["b"]))
+    (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
+    assert conflict.hint.startswith("on main, 'n' is called 'number' and 'number' is BIGINT: make it so")
+    fix.alter().widen_column("n", "BIGINT").rename_column("n", "number").apply()
+    fix.sort_compact("id")
+    table.merge_branch("fix")
+    assert [(r["id"], r["number"], r["x"]) for r in read(table)] == [(1, 1, None), (10, 4, "b")]
 
 
 def test_conflicts_of_the_schema_are_all_told_and_nothing_is_written():

@@ -32,13 +32,27 @@ def declared_as(
         versions: others of main's, tried in order.
 
     Returns:
-        None if there is no such version: conflict SCHEMA_REWRITE_NEEDED. A compaction of the branch that rewrites
-        the file under the branch's newest schema may help.
+        None if there is no such version: conflict SCHEMA_REWRITE_NEEDED. Rewriting the file under the branch's newest schema
+        helps where that has main's names and types (`otherwise_on_main`).
     """
     found = [v for v in (merged, *versions) if _says_the_same(written, merged, v)]
     ids = {f.id for f in written.fields}
     whole = (v for v in found if ids <= {f.id for f in v.fields})
     return next(whole, None) or next(iter(found), None)
+
+
+def otherwise_on_main(branch: TableSchema, merged: TableSchema) -> list[str]:
+    """Tell of each column that has another name or type on main than on the branch, for a hint."""
+    found, by_id = [], {f.id: f for f in merged.fields}
+    for field in branch.fields:
+        there = by_id.get(field.id)
+        if there is None:
+            continue
+        if there.name != field.name:
+            found.append(f"'{field.name}' is called '{there.name}'")
+        if not _fits(field.type, there.type):
+            found.append(f"'{there.name}' is {there.type}")
+    return found
 
 
 def declared(file: DataFileMeta, written: TableSchema, version: TableSchema) -> DataFileMeta:
