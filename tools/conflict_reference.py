@@ -108,7 +108,7 @@ GROUPS = {
             ),
             "SCHEMA_REWRITE_NEEDED": (
                 "files were written with columns that no version of main's schema describes",
-                "give the branch main's names and types of columns, rewrite its files with `sort_compact`, then merge",
+                "give the branch main's names and types of columns, compact it fully, then merge",
             ),
             "DUPLICATE_SOURCE_RANGE": (
                 "jobs on both sides read the same events: merged, they would be there twice",

@@ -97,7 +97,7 @@ def test_files_that_no_schema_of_main_describes_need_rewriting():
     before = names(table)
     assert conflicts_of(table) == [("SCHEMA_REWRITE_NEEDED", "(the whole table)")]
     assert names(table) == before
-    hint = "rewrite the branch's files with its newest schema, by `sort_compact`, and merge again."
+    hint = "compact the branch fully, which rewrites its files with its newest schema, and merge again."
     assert (
         conflict.hint
         == f"on main, 'n' is called 'number': make it so on the branch with `alter`, then {hint}"
@@ -105,7 +105,7 @@ def test_files_that_no_schema_of_main_describes_need_rewriting():
     fix.alter().rename_column("n", "number").apply()
     (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
     assert conflict.hint == hint
-    fix.sort_compact("id")
+    fix.compact(full=True)
     table.merge_branch("fix")
     assert [(r["id"], r["number"]) for r in read(table)] == [(1, 1), (10, 2**40)]
 
@@ -118,7 +118,7 @@ def test_types_that_both_sides_widened_are_made_alike_as_the_hint_says():
     (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
     assert conflict.hint.startswith("on main, 'n' is called 'number' and 'number' is BIGINT: make it so")
     fix.alter().widen_column("n", "BIGINT").rename_column("n", "number").apply()
-    fix.sort_compact("id")
+    fix.compact(full=True)
     table.merge_branch("fix")
     assert [(r["id"], r["number"], r["x"]) for r in read(table)] == [(1, 1, None), (10, 4, "b")]
 

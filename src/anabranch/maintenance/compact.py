@@ -11,8 +11,10 @@ import polars as pl
 from anabranch.engine import Engine
 from anabranch.format.records.entry_frame import EntryFrame
 from anabranch.format.records.snapshot import Snapshot
+from anabranch.format.schema.diff import has_other_form
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.kernel.compaction.planning import plan_full, plan_minor
+from anabranch.kernel.commit.commit_message import CompactionTask
+from anabranch.kernel.compaction.planning import plan_full, plan_minor, plan_renewal
 from anabranch.kernel.compaction.selection import Partitions, live_files, select_idle, select_partitions
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.log.lost_pointers import check_snapshot_writable
@@ -74,12 +76,12 @@ def compact(
 
     Raises also `UnsupportedFeatureError` where the table must not be written to.
     """
-    plan = plan_full if full else plan_minor
     live, schema = newest_files(context)
     live = select_idle(select_partitions(live, partitions, schema), idle_millis, context.runtime.clock)
     outcome = RewriteOutcome()
     for _ in range(_ROUNDS):
-        tasks = plan(live, schema, {**schema.options, **options})
+        asked = {**schema.options, **options}
+        tasks = _plan_full(context, live, schema, asked) if full else plan_minor(live, schema, asked)
         if not tasks:
             break
         description = {"compaction": "full" if full else "minor"}
@@ -92,6 +94,16 @@ def compact(
         live, schema = newest_files(context)
         live = live.filter(pl.col("partition").is_in(touched.implode()))
     return CompactionResult.of(outcome)
+
+
+def _plan_full(
+    context: TableContext, live: EntryFrame, schema: TableSchema, options: Mapping[str, str]
+) -> list[CompactionTask]:
+    """Plan to join small files, and to rewrite those with other names or types of columns than today's."""
+    tasks = plan_full(live, schema, options)
+    versions = live.df["schema_id"].unique(maintain_order=True).to_list()
+    outdated = [i for i in versions if i != schema.id and has_other_form(context.schemas.get(i), schema)]
+    return tasks + plan_renewal(live, outdated, tasks) if outdated else tasks
 
 
 def newest_files(context: TableContext) -> tuple[EntryFrame, TableSchema]:

@@ -66,7 +66,13 @@ def maintain(tables: Each, dry_run: DryRun = False, *, ask: Confirm) -> Answer:
 @verb(UPKEEP, "Table.compact", columns=_COMPACTED, changes=True)
 def compact(
     tables: EachBranchOnSpark,
-    full: Annotated[bool, option("Leave no small file, however few there are.", "--full")] = False,
+    full: Annotated[
+        bool,
+        option(
+            "Leave no small files, however few there are, and none with other names or types of columns than today's.",
+            "--full",
+        ),
+    ] = False,
     partition: Partition = None,
     partitions: Partitions = None,
     idle: Annotated[

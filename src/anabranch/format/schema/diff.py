@@ -93,3 +93,37 @@ def _options(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
             yield f"removed option '{key}'"
         elif old.get(key) != new[key]:
             yield f"set option '{key}' to '{shown_option(key, new[key])}'"
+
+
+def ids_inside(field: Field) -> set[int]:
+    """Return the ids of the fields inside of a column, at any depth."""
+    return {place.field.id for place in _places((), field.type)}
+
+
+def has_other_form(old: TableSchema, new: TableSchema) -> bool:
+    """Whether a column of both versions has another name or type in the newer one, or fields inside of it have.
+
+    Columns that were only added or dropped do not matter, nor do nulls that were allowed since.
+    """
+    now = {field.id: field for field in new.fields}
+    both = ((field, now[field.id]) for field in old.fields if field.id in now)
+    return any(was.name != field.name or not fits(was.type, field.type) for was, field in both)
+
+
+def fits(written: DataType, declared: DataType) -> bool:
+    """Whether a column of one type can be read as the other: equal, except that nulls may become allowed."""
+    if written.nullable and not declared.nullable:
+        return False
+    match written, declared:
+        case RowType(fields=old), RowType(fields=new):
+            return [(f.id, f.name) for f in old] == [(f.id, f.name) for f in new] and all(
+                fits(a.type, b.type) for a, b in zip(old, new, strict=True)
+            )
+        case (ArrayType(element=old), ArrayType(element=new)) | (
+            MultisetType(element=old),
+            MultisetType(element=new),
+        ):
+            return fits(old, new)
+        case MapType(), MapType():
+            return fits(written.key, declared.key) and fits(written.value, declared.value)
+    return written.with_nullable(True) == declared.with_nullable(True)

@@ -75,9 +75,25 @@ def plan_full(live: EntryFrame, schema: TableSchema, options: Mapping[str, str])
     """Plan tasks for all files that can be improved. Arguments and result are those of `plan_minor`.
 
     In a scalable table these are the small files of a partition from two on. In a queue, small files that follow
-    each other, with the large ones among which more small ones lie; large ones at the start of a bucket stay.
+    each other, with the large ones among which more small ones lie; large ones at the start of a bucket stay. What was
+    written under other names or types of columns is left to `plan_renewal`.
     """
     return _tasks(live.df, full_outline(live, schema, options))
+
+
+def plan_renewal(
+    live: EntryFrame, schema_ids: Sequence[int], planned: Sequence[CompactionTask]
+) -> list[CompactionTask]:
+    """Plan a task for each file that was written in one of these versions of the schema and is in no task yet.
+
+    A file stays alone: it keeps its size and, in a queue, its place.
+    """
+    taken = [file.file_name for task in planned for file in task.files]
+    mask = pl.col("schema_id").is_in(schema_ids) & ~pl.col("file_name").is_in(taken)
+    if FENCE in live.df.columns:
+        mask &= pl.col(FENCE).is_not_null()
+    df = live.df.filter(mask)
+    return _tasks(df, [np.array([row]) for row in range(df.height)])
 
 
 def plan_rest(live: EntryFrame, schema: TableSchema, options: Mapping[str, str]) -> list[CompactionTask]:

@@ -13,8 +13,9 @@ from typing import Any
 
 from anabranch.format.records.data_file import DataFileMeta, SimpleStats
 from anabranch.format.rows.binary_row import arity, decode_row, encode_row, with_arity
+from anabranch.format.schema.diff import fits, ids_inside
 from anabranch.format.schema.table_schema import TableSchema
-from anabranch.format.types.data_types import ArrayType, DataType, Field, MapType, MultisetType, RowType
+from anabranch.format.types.data_types import Field
 
 
 def declared_as(
@@ -33,7 +34,7 @@ def declared_as(
 
     Returns:
         None if there is no such version: conflict SCHEMA_REWRITE_NEEDED. Rewriting the file under the branch's newest schema
-        helps where that has main's names and types (`otherwise_on_main`).
+        helps where that has main's names and types (`way_to_main`).
     """
     found = [v for v in (merged, *versions) if _says_the_same(written, merged, v)]
     ids = {f.id for f in written.fields}
@@ -41,18 +42,26 @@ def declared_as(
     return next(whole, None) or next(iter(found), None)
 
 
-def otherwise_on_main(branch: TableSchema, merged: TableSchema) -> list[str]:
-    """Tell of each column that has another name or type on main than on the branch, for a hint."""
+def way_to_main(branch: TableSchema, merged: TableSchema) -> str:
+    """Say what makes files of the branch mergeable: they must be rewritten under names and types that main has."""
     found, by_id = [], {f.id: f for f in merged.fields}
     for field in branch.fields:
         there = by_id.get(field.id)
         if there is None:
             continue
+        if not ids_inside(there) <= ids_inside(field):
+            return (
+                f"on main, '{there.name}' has fields inside that this branch cannot be given: write its rows to a branch that is "
+                "made now, and merge that."
+            )
         if there.name != field.name:
             found.append(f"'{field.name}' is called '{there.name}'")
-        if not _fits(field.type, there.type):
+        if not fits(field.type, there.type):
             found.append(f"'{there.name}' is {there.type}")
-    return found
+    first = f"on main, {' and '.join(found)}: make it so on the branch with `alter`, then " if found else ""
+    return (
+        f"{first}compact the branch fully, which rewrites its files with its newest schema, and merge again."
+    )
 
 
 def declared(file: DataFileMeta, written: TableSchema, version: TableSchema) -> DataFileMeta:
@@ -81,25 +90,6 @@ def declared(file: DataFileMeta, written: TableSchema, version: TableSchema) -> 
     )
 
 
-def _fits(written: DataType, declared: DataType) -> bool:
-    """Whether a column of one type can be read as the other: equal, except that nulls may become allowed."""
-    if written.nullable and not declared.nullable:
-        return False
-    match written, declared:
-        case RowType(fields=old), RowType(fields=new):
-            return [(f.id, f.name) for f in old] == [(f.id, f.name) for f in new] and all(
-                _fits(a.type, b.type) for a, b in zip(old, new, strict=True)
-            )
-        case (ArrayType(element=old), ArrayType(element=new)) | (
-            MultisetType(element=old),
-            MultisetType(element=new),
-        ):
-            return _fits(old, new)
-        case MapType(), MapType():
-            return _fits(written.key, declared.key) and _fits(written.value, declared.value)
-    return written.with_nullable(True) == declared.with_nullable(True)
-
-
 def _says_the_same(written: TableSchema, merged: TableSchema, version: TableSchema) -> bool:
     by_id = {f.id: f for f in version.fields}
     by_name = {f.name: f for f in version.fields}
@@ -110,7 +100,7 @@ def _says_the_same(written: TableSchema, merged: TableSchema, version: TableSche
             # A dropped column is ignored, unless its name means another one there.
             if f.id in lives or f.name in by_name:
                 return False
-        elif there.name != f.name or not _fits(f.type, there.type):
+        elif there.name != f.name or not fits(f.type, there.type):
             return False
     has = {f.id for f in written.fields}
     return all(f.type.nullable for f in version.fields if f.id not in has)

@@ -15,7 +15,7 @@ from anabranch.kernel.commit.base import Base
 from anabranch.kernel.commit.order import Place, bucket_counts, in_order, numbering
 from anabranch.kernel.log.context import TableContext
 from anabranch.kernel.merge.conflict import MergeConflict
-from anabranch.kernel.merge.declare import declared, declared_as, otherwise_on_main
+from anabranch.kernel.merge.declare import declared, declared_as, way_to_main
 from anabranch.kernel.provenance.branch_files import BranchFiles
 from anabranch.kernel.scan.partitions import PartitionKey, of_partitions
 from anabranch.lazy import lazy
@@ -127,15 +127,11 @@ class MergeEntries:
     def _rewrite_needed(self, entries: Sequence[ManifestEntry], where: str) -> MergeConflict:
         names = tuple(e.file.file_name for e in entries if self._version(e.file.schema_id) is None)
         newest = self.branch.schemas.latest()
-        other = [] if newest is None else otherwise_on_main(newest, self.merged)
-        alike = (
-            f"on main, {' and '.join(other)}: make it so on the branch with `alter`, then " if other else ""
-        )
         return MergeConflict(
             SCHEMA_REWRITE_NEEDED,
             f"{len(names)} files of partition {where} were written on '{self.branch.title}' with a schema that no "
             f"version of main's says the same of, such as {names[0]}",
-            f"{alike}rewrite the branch's files with its newest schema, by `sort_compact`, and merge again.",
+            way_to_main(self.merged if newest is None else newest, self.merged),
             where,
             files=names,
         )
