@@ -39,7 +39,7 @@ class MaintenanceMethods(TableView):
         their order.
 
         Args:
-            full: leave no small file, however few there are.
+            full: leave no small file, however few there are, and none with other names or types of columns than today's.
             partitions: only these: a condition such as ``dt < '2026-01-01'``, or partition values as a dict or a
                 list of dicts.
             idle: only partitions that have got no file for so long, such as ``1 h``.
