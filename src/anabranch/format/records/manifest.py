@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from anabranch.forked import may_use_polars
 from anabranch.format.avro import columns
 from anabranch.format.avro.container import (
     Block,
@@ -154,6 +155,7 @@ def decode_manifests(
             file name that leads out of its folder; names the manifest.
         UnsupportedFeatureError: an entry is of another format version.
     """
+    may_use_polars()
     wanted = [name for name in COLUMNS if only is None or name in only]
     df, found = read_columns(files, {name: _FIELDS[name] for name in ("version", *wanted)}, rows=counts)
     checks = [check for check in _CHECKS if check.column in df.columns]

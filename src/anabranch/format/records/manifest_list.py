@@ -7,6 +7,7 @@ from itertools import islice
 
 import polars as pl
 
+from anabranch.forked import may_use_polars
 from anabranch.format.avro.files import read_columns, write_container
 from anabranch.format.records.data_file import EMPTY_ROW, ManifestFileMeta, SimpleStats
 from anabranch.format.records.manifest_schema import (
@@ -88,6 +89,7 @@ def decode_manifest_lists(files: Sequence[tuple[str, bytes]]) -> list[list[Manif
 
     Raises as `decode_manifest_list`, naming the list.
     """
+    may_use_polars()
     df, counts = read_columns(files, _FIELDS, rows=[_MOST] * len(files))
     check_rows(df, _CHECKS, [path for path, _ in files], counts)
     metas = iter(

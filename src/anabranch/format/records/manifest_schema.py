@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from anabranch.errors import CorruptTableError, UnsupportedFeatureError
-from anabranch.forked import may_use_polars
 from anabranch.format.avro.files import RecordSchema
 from anabranch.format.records.data_file import SimpleStats
 
@@ -222,7 +221,6 @@ def check_rows(
         CorruptTableError: a rule is broken; names the file.
         UnsupportedFeatureError: a rule that stands for a feature is broken.
     """
-    may_use_polars()
     for check in checks:
         if not check.holds(df.get_column(check.column)):
             _report(df.get_column(check.column), check, paths, counts)
