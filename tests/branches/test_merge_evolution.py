@@ -123,6 +123,28 @@ def test_types_that_both_sides_widened_are_made_alike_as_the_hint_says():
     assert [(r["id"], r["number"], r["x"]) for r in read(table)] == [(1, 1, None), (10, 4, "b")]
 
 
+def test_fields_that_both_sides_added_inside_a_column_come_by_a_new_branch_as_the_hint_says():
+    table = lake().create_table("db.t", "id BIGINT NOT NULL, st ROW<x INT>")
+    table.append([{"id": 1, "st": {"x": 1}}])
+    fix = branched(table)
+    table.alter().add_column("st.y", "INT").apply()
+    fix.alter().add_column("st.z", "INT").apply()
+    fix.append([{"id": 2, "st": {"x": 2, "z": 3}}])
+    (conflict,) = table.merge_branch("fix", dry_run=True).conflicts
+    assert (
+        "write its rows to main, or to a branch that begins with a snapshot of main that has them"
+        in conflict.hint
+    )
+    table.append([{"id": 3, "st": {"x": 3, "y": 4}}])
+    table.create_branch("again", snapshot=table.snapshot.id)
+    again = table.branch("again")
+    again.alter().add_column("st.z", "INT").apply()
+    again.append([{"id": 2, "st": {"x": 2, "y": None, "z": 3}}])
+    table.merge_branch("again")
+    inside = [[1, None, None], [2, None, 3], [3, 4, None]]
+    assert [[r["st"][name] for name in "xyz"] for r in read(table)] == inside
+
+
 def test_conflicts_of_the_schema_are_all_told_and_nothing_is_written():
     table, fix = plain()
     fix.alter().add_column("x", "STRING").rename_column("n", "theirs").apply()

@@ -18,6 +18,7 @@ from anabranch.errors import (
 from anabranch.kernel.commit.base import Conflict
 from anabranch.kernel.log.branch_log import open_branch
 from anabranch.kernel.log.main_branch import main_of
+from anabranch.kernel.log.parallel import reading
 from anabranch.lineage.recording import aside
 from anabranch.table.branching import BranchMethods
 from anabranch.table.tags import TagMethods
@@ -59,8 +60,11 @@ class CompareMethods(TableView):
                     f"{side!r} names no branch or moment to compare",
                     hint="write text: 'main', 'fix@good', 'main@snapshot.5'.",
                 )
-        main.check_not_recreated()
-        return Diff(side_of(main, left), side_of(main, asked), self._engine)
+        with reading(main.storage) as begin:
+            same_table = begin(main.check_not_recreated)
+            sides = side_of(main, left), side_of(main, asked)
+            same_table()
+        return Diff(*sides, self._engine)
 
     def audit(self, checks: str | os.PathLike[str] | Checks, *, by: str | None = None) -> Verdict:
         """Check the rows of this view, and record the verdict, which merging and replacing main can require.

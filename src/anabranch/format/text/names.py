@@ -52,7 +52,7 @@ def name_list(given: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def check_is_text(kind: str, name: object) -> None:
-    """Raise `InvalidNameError` unless what is to name something that exists is text at all."""
+    """Raise `InvalidNameError` unless a name is text: of the name of what exists, no more is asked."""
     if not isinstance(name, str):
         raise InvalidNameError(f"the name of a {kind} is text, found {type(name).__name__}")
 

@@ -86,7 +86,7 @@ def plan_renewal(
 ) -> list[CompactionTask]:
     """Plan a task for each file that was written in one of these versions of the schema and is in no task yet.
 
-    A file stays alone: it keeps its size and, in a queue, its place.
+    A file stays alone: it keeps its place in a queue. Small ones that this leaves are joined in the next round.
     """
     taken = [file.file_name for task in planned for file in task.files]
     mask = pl.col("schema_id").is_in(schema_ids) & ~pl.col("file_name").is_in(taken)

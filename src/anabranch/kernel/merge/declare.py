@@ -51,8 +51,8 @@ def way_to_main(branch: TableSchema, merged: TableSchema) -> str:
             continue
         if not ids_inside(there) <= ids_inside(field):
             return (
-                f"on main, '{there.name}' has fields inside that this branch cannot be given: write its rows to a branch that is "
-                "made now, and merge that."
+                f"on main, '{there.name}' has fields inside that this branch cannot be given: write its rows to main, or to a branch "
+                "that begins with a snapshot of main that has them, and merge that."
             )
         if there.name != field.name:
             found.append(f"'{field.name}' is called '{there.name}'")

@@ -213,7 +213,7 @@ def _history(
     head: Snapshot,
     there: dict[int, Snapshot],
     found: Found,
-    read_before: Collection[str] = (),
+    read_before: Collection[str],
 ) -> None:
     of, layout = of_branch(context), context.layout
     made_on = head.properties.get(BRANCH_PROPERTY)
